@@ -1,0 +1,22 @@
+"""gpudoctor: why a PyTorch training step is slow, with evidence from that very run.
+
+The package is light to import: nothing here pulls in torch, pandas or duckdb before it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpudoctor.api import analyze, check, record
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "analyze", "check", "record"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"analyze", "check", "record"}:
+        from gpudoctor import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'gpudoctor' has no attribute {name!r}")

@@ -1,0 +1,270 @@
+"""The Diagnosis: what was found, as frozen data, and its JSON (schema 1, see docs/diagnosis.schema.json)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from gpudoctor.errors import InputError
+
+SCHEMA = 1
+Severity = Literal["error", "warning", "info"]
+Grade = Literal["measured", "simulated", "estimated"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's code.
+
+    Attributes:
+        file: path relative to the run's working folder when inside it, else absolute.
+        line: 1-based line.
+        precision: "call" (this very line called it) or "def" (only the function is known).
+        function: enclosing function, null at module level or when unknown.
+        module: path or class of the nn.Module that ran it.
+        role: what the place is to the finding, e.g. "break", "caller", "torch.compile", "DataLoader".
+    """
+
+    file: str
+    line: int
+    precision: str = "call"
+    function: str | None = None
+    module: str | None = None
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a fix is worth: an upper bound in nanoseconds a step, with its grade.
+
+    Attributes:
+        ns_per_step: time that the finding owns in a step.
+        share: the same as a share (0 to 1) of the step time.
+        grade: measured, simulated or estimated; no grade, no number.
+        basis: how the number came about, one phrase.
+    """
+
+    ns_per_step: int
+    share: float
+    grade: Grade = "estimated"
+    basis: str = "upper bound: the time the finding owns"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A small table of what was measured: column titles (unit included) and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that helps.
+
+    Attributes:
+        name: its name in the rule.
+        text: what to do, Markdown.
+        diff: unified diff against the user's file; null where the change is not certain.
+        risk: numerics, memory, reproducibility; null when none is known.
+    """
+
+    name: str
+    text: str
+    diff: str | None = None
+    risk: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One line of an excerpt."""
+
+    number: int
+    text: str
+    culprit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem in this run, on one line of the user's code.
+
+    Attributes:
+        rule: rule id, e.g. GD101.
+        name: rule name, e.g. graph-break.
+        title: the rule's title, a sentence.
+        severity: error (≥ 20 % of the step), warning (≥ 3 %), info; the rule's default where only counts are known.
+        message: the claim with its number, one or two sentences.
+        where: the line to look at.
+        locations: other places that belong to it, most telling first.
+        count: how often it happened (in the unit the message gives).
+        saving: what a fix is worth; null when it cannot be priced.
+        evidence: what was measured.
+        remedy: what to do.
+        excerpt: source lines around `where`.
+        children: findings that this one explains.
+        fingerprint: stable over line moves and measured values.
+        accepted: why it does not count (suppression or stated intent); null when it counts.
+        when_wrong: when the rule misleads.
+    """
+
+    rule: str
+    name: str
+    title: str
+    severity: Severity
+    message: str
+    where: Location | None = None
+    locations: tuple[Location, ...] = ()
+    count: int | None = None
+    saving: Saving | None = None
+    evidence: tuple[Evidence, ...] = ()
+    remedy: Remedy | None = None
+    excerpt: tuple[SourceLine, ...] = ()
+    children: tuple[Finding, ...] = ()
+    fingerprint: str = ""
+    accepted: str | None = None
+    when_wrong: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """A rule that could not be judged: why, and how to get what it needs. Never the same as passed."""
+
+    rule: str
+    name: str
+    reason: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A rule that was judged on this run and found nothing."""
+
+    rule: str
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShare:
+    """One owner's time in the budget step."""
+
+    owner: str
+    ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Where one step's time goes. The shares add up to `step_ns` exactly.
+
+    Attributes:
+        step: number of the step (the median of the lightly profiled ones).
+        step_ns: its time under the light profiler.
+        ruler: what was measured: "main thread" or "device".
+        shares: owners, largest first.
+    """
+
+    step: int
+    step_ns: int
+    ruler: str
+    shares: tuple[BudgetShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step's time for the step chart."""
+
+    step: int
+    ns: int
+    observation: str
+    warmup: bool
+    compile_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was run and how it was watched.
+
+    Attributes:
+        script: script or module, as given.
+        argv: its arguments.
+        torch: torch version.
+        device: device the step used, e.g. "CPU" or a GPU's name.
+        started: ISO 8601 time with offset.
+        steps: steps seen.
+        step_source: what ended a step (optimizer, …).
+        step_ns: median time of an unprofiled steady step; null when there was none.
+        step_spread_ns: median absolute deviation of those; null below 3 steps.
+        step_count: steady unprofiled steps behind step_ns.
+        profiled_step_ns: median time of a lightly profiled step.
+        stopped: why the observation ended, one phrase.
+        script_exit: the script's own exit code; null when gpudoctor stopped it.
+        integrity: what limits the verdicts, a sentence each.
+        environment: versions and machine facts by name.
+    """
+
+    script: str
+    argv: tuple[str, ...] = ()
+    torch: str | None = None
+    device: str | None = None
+    started: str | None = None
+    steps: int = 0
+    step_source: str | None = None
+    step_ns: int | None = None
+    step_spread_ns: int | None = None
+    step_count: int = 0
+    profiled_step_ns: int | None = None
+    stopped: str | None = None
+    script_exit: int | None = None
+    integrity: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything a report needs; a pure function of a Profile and a set of rules."""
+
+    run: Run
+    verdict: str = ""
+    budget: Budget | None = None
+    counters: dict[str, int | None] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    not_measured: tuple[NotMeasured, ...] = ()
+    passed: tuple[Passed, ...] = ()
+    step_times: tuple[StepTime, ...] = ()
+    schema: int = SCHEMA
+    gpudoctor: str = ""
+
+    @property
+    def live(self) -> tuple[Finding, ...]:
+        """Findings that count: not accepted."""
+        return tuple(finding for finding in self.findings if finding.accepted is None)
+
+
+def to_json(diagnosis: Diagnosis) -> str:
+    """The Diagnosis as indented JSON text (schema 1), ending in a newline."""
+    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode() + "\n"
+
+
+def from_json(text: str | bytes, where: str = "diagnosis") -> Diagnosis:
+    """Reads what `to_json` wrote.
+
+    Raises:
+        InputError: the text is not JSON, of another schema, or lacks what the schema asks for.
+    """
+    try:
+        schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema")
+        if schema != SCHEMA:
+            raise InputError(f"{where}: diagnosis schema {schema!r} is not {SCHEMA}; update gpudoctor or diagnose again")
+        return msgspec.json.decode(text, type=Diagnosis)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{where}: not a gpudoctor diagnosis ({error})") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the Diagnosis, as published in docs/diagnosis.schema.json."""
+    return msgspec.json.schema(Diagnosis)

@@ -1,0 +1,361 @@
+"""The Profile: one run's facts as tables, with their schema declared once.
+
+Times are integer nanoseconds from the recording's own zero, `_ns` in a name is always nanoseconds. Ids are row numbers.
+Any table may be empty. A cell that a source cannot give is null, never zero. A table that no instrument filled is
+*absent* (`Profile.measured` is false for it), which is not the same as empty: an empty table was looked for and had
+nothing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+
+from gpudoctor.errors import GpuDoctorError
+
+Kind = Literal["int", "float", "str", "bool"]
+_DTYPES: dict[Kind, str] = {"int": "Int64", "float": "Float64", "str": "string", "bool": "boolean"}
+
+SCHEMA_VERSION = 1
+"""Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, kind and meaning (the unit is part of the name)."""
+
+    name: str
+    kind: Kind
+    doc: str
+
+    @property
+    def dtype(self) -> str:
+        """The pandas extension dtype; nullable, so that one null does not turn nanoseconds into floats."""
+        return _DTYPES[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the Profile: its columns and what a row is."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+    how: str
+    """How to get the table when it was not measured: a sentence for the user."""
+
+    @property
+    def names(self) -> list[str]:
+        """The column names in order."""
+        return [column.name for column in self.columns]
+
+
+def _table(name: str, row: str, how: str, *columns: tuple[str, Kind, str]) -> Table:
+    return Table(name, row, tuple(Column(*column) for column in columns), how)
+
+
+_CHECK = "record the run with `gpudoctor check train.py`"
+_DETAIL = "let the run reach a profiled step: more steps, or fewer compiles in them"
+_COMPILE = "run `gpudoctor check` on a torch (2.7 or newer) that writes the structured compile log"
+_GPU = "run `gpudoctor check` on a machine with a GPU, or `gpudoctor analyze` on a trace recorded with one"
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        _table(
+            "steps",
+            "one training step",
+            _CHECK,
+            ("step", "int", "number of the step, from 0 for the first of the run"),
+            ("start_ns", "int", "when it began"),
+            ("dur_ns", "int", "how long it took"),
+            (
+                "observation",
+                "str",
+                "how it was watched: bare (no profiler), light (profiler without options), detail (stacks, shapes, "
+                "memory), disturbed (gpudoctor's own work fell inside: not to be timed)",
+            ),
+            ("warmup", "bool", "before the steady state: first steps, and steps up to the last of the first compiles"),
+            ("compile_ns", "int", "time inside the step in which torch.compile compiled"),
+            ("input_ns", "int", "time the loop waited for the next batch"),
+            ("backward_ns", "int", "time inside backward calls"),
+            ("optimizer_ns", "int", "time inside optimizer steps"),
+            ("batches", "int", "batches taken from DataLoaders in the step"),
+            ("epoch", "int", "epoch of the step's last batch, from 0; null without a DataLoader"),
+            (
+                "source",
+                "str",
+                "what ended the step: optimizer, backward, dataloader, ProfilerStep, annotation, window",
+            ),
+        ),
+        _table(
+            "ops",
+            "one CPU operator call in a profiled step",
+            _DETAIL,
+            ("op", "int", "id"),
+            ("name", "str", "operator, e.g. aten::addmm"),
+            ("start_ns", "int", "when it began"),
+            ("dur_ns", "int", "how long it took, callees included"),
+            ("self_ns", "int", "how long it took without the operators it called"),
+            ("parent", "int", "op id of the caller; null when called from Python or the autograd engine"),
+            ("depth", "int", "operators above it"),
+            ("thread", "int", "thread id"),
+            ("step", "int", "step it ran in"),
+            ("observation", "str", "light or detail, as in steps"),
+            ("phase", "str", "input, forward, backward, optimizer, other"),
+            ("op_class", "str", "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other"),
+            ("region", "str", "compile id of the compiled region it ran in, e.g. 0/1; null in eager code"),
+            ("module", "str", "module path or class, innermost; null when unknown"),
+            ("file", "str", "user's source file, relative to the working folder when inside it; null when unknown"),
+            ("line", "int", "user's source line; for backward operators the line of the forward operator"),
+            ("precision", "str", "call (the line that called it) or def (only the function's first line is known)"),
+            ("function", "str", "user's function that owns the line"),
+            ("caller_file", "str", "file of the innermost Python frame around it, whoever owns it"),
+            ("caller_function", "str", "function of that frame"),
+            ("owner", "str", "who called it: user, torch.optim, torch.utils.data, torch.amp, torch, library"),
+            ("dtypes", "str", "input dtypes, comma separated, e.g. float,float,; null when not recorded"),
+            ("shapes", "str", "input shapes as a JSON list; null when not recorded"),
+            ("out_bytes", "int", "bytes allocated inside the call; null when not recorded"),
+            ("sequence", "int", "autograd sequence number; null when none"),
+            ("forward_op", "int", "for a backward operator: op id of its forward operator"),
+            ("host_read", "bool", "the host needs the result's value here: on a GPU this waits for the device"),
+        ),
+        _table(
+            "kernels",
+            "one device activity (kernel, memcpy, memset)",
+            _GPU,
+            ("kernel", "int", "id"),
+            ("name", "str", "kernel name"),
+            ("kind", "str", "kernel, memcpy, memset"),
+            ("kernel_class", "str", "gemm, convolution, attention, …, copy"),
+            ("start_ns", "int", "when it began"),
+            ("dur_ns", "int", "how long it took"),
+            ("device", "int", "GPU index"),
+            ("stream", "int", "stream id"),
+            ("correlation", "int", "id that ties it to its launch"),
+            ("op", "int", "op id of the launching operator; null when unknown"),
+            ("step", "int", "step it ran in"),
+            ("bytes", "int", "bytes moved, for copies and sets"),
+            ("direction", "str", "h2d, d2h, d2d, p2p for copies"),
+            ("pageable", "bool", "host side of the copy is pageable memory"),
+            ("exposed_ns", "int", "part of it during which no kernel ran on the device"),
+            ("file", "str", "user's source file of the launching operator"),
+            ("line", "int", "user's source line of the launching operator"),
+        ),
+        _table(
+            "batches",
+            "one batch taken from a DataLoader",
+            _CHECK,
+            ("loader", "int", "id in loaders"),
+            ("step", "int", "step that used it"),
+            ("epoch", "int", "pass over this loader, from 0"),
+            ("position", "int", "position in its epoch, from 0"),
+            ("start_ns", "int", "when the loop asked for it"),
+            ("wait_ns", "int", "how long the loop waited"),
+            ("fetch_ns", "int", "time in the dataset (`__getitem__`), main process only"),
+            ("collate_ns", "int", "time in collate_fn, main process only"),
+            ("size", "int", "samples in the batch: first dimension of its first tensor"),
+        ),
+        _table(
+            "loaders",
+            "one DataLoader that was iterated",
+            _CHECK,
+            ("loader", "int", "id"),
+            ("file", "str", "where it was constructed"),
+            ("line", "int", "line of the construction"),
+            ("function", "str", "function of the construction"),
+            ("for_file", "str", "where it was iterated"),
+            ("for_line", "int", "line of the loop"),
+            ("batch_size", "int", "batch_size argument"),
+            ("num_workers", "int", "num_workers argument"),
+            ("pin_memory", "bool", "pin_memory argument"),
+            ("persistent_workers", "bool", "persistent_workers argument"),
+            ("drop_last", "bool", "drop_last argument"),
+            ("prefetch_factor", "int", "prefetch_factor argument"),
+            ("dataset", "str", "class of the dataset"),
+            ("dataset_file", "str", "file of the dataset's __getitem__ or __iter__, when the user's"),
+            ("dataset_line", "int", "line of its definition"),
+            ("samples", "int", "len(dataset), when it has one"),
+            ("cores", "int", "CPU cores this process may use"),
+        ),
+        _table(
+            "compile_calls",
+            "one call of torch.compile",
+            _CHECK,
+            ("file", "str", "where torch.compile was called"),
+            ("line", "int", "line of the call"),
+            ("function", "str", "function of the call"),
+            ("target", "str", "what was compiled"),
+            ("target_file", "str", "file of the compiled function or forward"),
+            ("target_line", "int", "its first line"),
+            ("dynamic", "str", "dynamic argument: None, True, False"),
+            ("backend", "str", "backend argument"),
+            ("mode", "str", "mode argument"),
+            ("fullgraph", "bool", "fullgraph argument"),
+            ("step", "int", "step in which it was called; null before the first"),
+        ),
+        _table(
+            "compilations",
+            "one compilation of one frame by Dynamo",
+            _COMPILE,
+            ("compile_id", "str", "frame/compile, e.g. 0/1"),
+            ("frame", "int", "frame id"),
+            ("attempt", "int", "compilation number of the frame, from 0"),
+            ("function", "str", "code object's name"),
+            ("file", "str", "file of the code object"),
+            ("line", "int", "its first line"),
+            ("resumes", "bool", "a continuation after a graph break"),
+            ("caller_file", "str", "user's file that called the compiled code"),
+            ("caller_line", "int", "user's line that called it"),
+            ("start_ns", "int", "when it began"),
+            ("dur_ns", "int", "how long it took"),
+            ("backend_ns", "int", "of which in the backend (AOTAutograd, Inductor)"),
+            ("backward_ns", "int", "compile time of its backward graph, when that happened later"),
+            ("step", "int", "step in which it happened; null before the first"),
+            ("graph_ops", "int", "operators in the graph; null when none was made"),
+            ("guards", "int", "guards on the compiled code"),
+            ("dynamic_dims", "int", "dimensions that were compiled as symbols"),
+            ("fail_type", "str", "exception that ended it; null when it succeeded"),
+            ("fail_reason", "str", "its text"),
+            ("ran_in_steps", "bool", "the compiled code ran in a profiled step; null when none was profiled"),
+        ),
+        _table(
+            "graph_breaks",
+            "one graph break that Dynamo logged",
+            _COMPILE,
+            ("compile_id", "str", "compilation it happened in"),
+            ("frame", "int", "frame id"),
+            ("step", "int", "step in which it happened; null before the first"),
+            ("file", "str", "user's file of the breaking line"),
+            ("line", "int", "user's line"),
+            ("function", "str", "user's function"),
+            ("reason", "str", "Dynamo's reason, one line"),
+            ("explanation", "str", "Dynamo's explanation"),
+            ("hint", "str", "Dynamo's hints"),
+            ("break_id", "str", "id in Dynamo's registry of breaks, e.g. GB0124; null when the version has none"),
+            ("skipped", "bool", "the whole frame runs eagerly because of it"),
+            ("graphs", "int", "graphs of the function and its continuations in the end"),
+            ("ran_in_steps", "bool", "code of the broken frame ran in the steps"),
+        ),
+        _table(
+            "recompiles",
+            "one recompilation: the guard that failed and what changed",
+            _COMPILE,
+            ("compile_id", "str", "the new compilation"),
+            ("frame", "int", "frame id"),
+            ("step", "int", "step in which it happened; null before the first"),
+            ("file", "str", "file of the compiled function"),
+            ("line", "int", "its first line"),
+            ("function", "str", "compiled function"),
+            ("caller_file", "str", "user's file that called it"),
+            ("caller_line", "int", "user's line that called it"),
+            ("compile_file", "str", "user's file with the torch.compile call; null when unknown"),
+            ("compile_line", "int", "its line"),
+            ("compile_dynamic", "str", "its dynamic argument"),
+            ("cause", "str", "shape, value, or other"),
+            ("guard", "str", "the guard that failed, as Dynamo words it"),
+            ("source", "str", "what the guard looks at: a tensor's name or an expression"),
+            ("dimension", "int", "dimension that changed, for shapes"),
+            ("expected", "str", "value the older code was compiled for"),
+            ("actual", "str", "value that came"),
+            ("dur_ns", "int", "how long the recompilation took"),
+            ("dynamic_dims", "int", "dimensions the new code has as symbols"),
+            ("ragged_batch", "bool", "the step's batch was smaller than its loader's batch_size"),
+            ("loader_file", "str", "file of that loader's construction"),
+            ("loader_line", "int", "line of that loader's construction"),
+        ),
+        _table(
+            "settings",
+            "one setting of the run",
+            _CHECK,
+            ("name", "str", "e.g. float32_matmul_precision, env.OMP_NUM_THREADS"),
+            ("value", "str", "its value as text; null when it is not set"),
+            ("file", "str", "user's file that set it; null when it is the default or unknown"),
+            ("line", "int", "line that set it"),
+        ),
+        _table(
+            "step_budget",
+            "one owner's share of one light step; the shares of a step add up to it exactly",
+            _DETAIL,
+            ("step", "int", "step"),
+            ("owner", "str", "input, compile, matmul, operators, optimizer, framework, python; with a GPU other owners"),
+            ("dur_ns", "int", "time it owns"),
+        ),
+    )
+}
+
+
+def empty(name: str) -> pd.DataFrame:
+    """An empty table with the declared columns and dtypes."""
+    return frame(name, [])
+
+
+def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Builds a table from row mappings; missing keys become null.
+
+    Args:
+        name: one of `TABLES`.
+        rows: mappings from column name to value.
+
+    Returns:
+        A frame with exactly the declared columns, in order, with nullable dtypes.
+
+    Raises:
+        GpuDoctorError: a row has a column that the table does not declare.
+    """
+    rows = list(rows)
+    table = _declared(name)
+    unknown = {key for row in rows for key in row} - set(table.names)
+    if unknown:
+        raise GpuDoctorError(f"table {name!r} has no column {sorted(unknown)[0]!r}; it has {', '.join(table.names)}")
+    return columns(name, {column: [row.get(column) for row in rows] for column in table.names})
+
+
+def columns(name: str, values: Mapping[str, Sequence[Any] | Any]) -> pd.DataFrame:
+    """Builds a table from columns (sequences of equal length); columns left out become null."""
+    table = _declared(name)
+    length = max((len(v) for v in values.values()), default=0)
+    made = {
+        c.name: pd.array(values[c.name] if c.name in values else [None] * length, dtype=c.dtype) for c in table.columns
+    }
+    return pd.DataFrame(made, columns=table.names)
+
+
+def _declared(name: str) -> Table:
+    try:
+        return TABLES[name]
+    except KeyError:
+        raise GpuDoctorError(f"no table {name!r}; the tables are {', '.join(TABLES)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One run's facts as tables, plus the facts that are not rows.
+
+    Attributes:
+        tables: the measured tables only; ask `table()` to get an empty one for the rest.
+        facts: what the run was (script, argv, torch, device, integrity notes, …), JSON-able.
+        sources: text of the user's files that the tables point at, by the path used in `file` columns.
+        why_missing: for a table that was not measured, why (`how` in its declaration says how to get it).
+    """
+
+    tables: Mapping[str, pd.DataFrame]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    why_missing: Mapping[str, str] = field(default_factory=dict)
+
+    def measured(self, name: str) -> bool:
+        """Whether an instrument filled this table (an empty table was measured, an absent one was not)."""
+        return name in self.tables
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table, empty when it was not measured."""
+        return self.tables[name] if name in self.tables else empty(name)
+
+    def why_not(self, name: str) -> tuple[str, str]:
+        """Why a table was not measured and how to get it, two sentences."""
+        declared = _declared(name)
+        return self.why_missing.get(name, f"this run has no table {name!r} ({declared.row})"), declared.how
