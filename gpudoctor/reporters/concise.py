@@ -1,0 +1,18 @@
+"""One line a finding: `train.py:17: error GD101 graph-break: message`, for editors, grep and logs."""
+
+from __future__ import annotations
+
+from gpudoctor.diagnosis import Diagnosis, Finding
+from gpudoctor.reporters.wording import one_line, place, saving_amount
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The findings that count, ranked, one a line; empty when there are none."""
+    return "".join(_line(finding) + "\n" for finding in diagnosis.live)
+
+
+def _line(finding: Finding) -> str:
+    where = place(finding.where) if finding.where else "-"
+    saving = f" ({saving_amount(finding.saving)}, {finding.saving.grade})" if finding.saving else ""
+    rule = f"{one_line(finding.rule)} {one_line(finding.name)}"
+    return f"{where}: {finding.severity} {rule}: {one_line(finding.message)}{saving}"
