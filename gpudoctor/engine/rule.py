@@ -1,0 +1,149 @@
+"""A rule as frozen data: what one rule file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gpudoctor.diagnosis import Severity
+
+Status = Literal["stable", "preview"]
+Horizon = Literal["step", "epoch", "run"]
+WhatIf = Literal["drop", "scale", "merge", "unblock", "overlap"]
+Observation = Literal["bare", "light", "detail"]
+Value = int | float | str | bool
+
+SECTIONS = (
+    "Message",
+    "What it means",
+    "Why it costs time",
+    "How to fix",
+    "When this is wrong",
+    "References",
+    "Examples",
+)
+"""The sections that every rule file has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number that decides something: its value, unit and reason."""
+
+    value: Value
+    unit: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of one call in the user's file. Where it is not certain, no diff is offered.
+
+    Attributes:
+        call: name of the called function, without what stands before its last dot.
+        put: keyword arguments to set, as source text; may use the row's columns (`{{ _workers }}`).
+        drop: keyword arguments to remove.
+        attribute: name of a method called without arguments, to be replaced by `to`.
+        to: the method's new name.
+        at: role of the location with the call; None means the finding's own line.
+        max_positional: positional arguments the call may have, so that no keyword of `put` is passed twice.
+        unless: keyword arguments that rule the edit out.
+    """
+
+    call: str | None = None
+    put: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    attribute: str | None = None
+    to: str | None = None
+    at: str | None = None
+    max_positional: int = 1
+    unless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyText:
+    """What a rule proposes: text for people (may use the row's columns), its risk, and the edit when there is one."""
+
+    name: str
+    text: str
+    risk: str | None = None
+    edit: Edit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Tiny tables and what the rule makes of them.
+
+    Attributes:
+        title: the paragraph above the block, one line.
+        expect: number of findings; 0 for a good example.
+        tables: rows by table name.
+        facts: the profile's facts.
+        sources: text of the user's files.
+        findings: what the findings must have, in their order: a part of each, by field name.
+        line: line of the block in the rule file.
+    """
+
+    title: str
+    expect: int
+    tables: Mapping[str, tuple[Mapping[str, Any], ...]]
+    facts: Mapping[str, Any]
+    sources: Mapping[str, str]
+    findings: tuple[Mapping[str, Any], ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule file.
+
+    Attributes:
+        id: e.g. GD101; never changes.
+        name: kebab-case, e.g. graph-break.
+        title: one sentence.
+        since: version that brought it.
+        status: stable, or preview (off unless asked for).
+        horizon: what must have been seen for silence to mean anything: a step, an epoch's end, the run.
+        requires: tables without which it is not measured.
+        optional: tables that it reads when they were measured, else empty.
+        observation: how at least one step must have been watched; None when the rule reads no steps.
+        severity: where only counts are known.
+        max_severity: never above this; None means no cap.
+        thresholds: by name, in the file's order.
+        what_if: the edit that the simulation applies to the rows' events.
+        remedies: by name, in the file's order; the first is the default.
+        sql: the query.
+        sections: Markdown text by section title.
+        examples: in the file's order.
+        path: where it was read from.
+    """
+
+    id: str
+    name: str
+    title: str
+    since: str
+    status: Status
+    horizon: Horizon
+    requires: tuple[str, ...]
+    optional: tuple[str, ...]
+    observation: Observation | None
+    severity: Severity
+    max_severity: Severity | None
+    thresholds: Mapping[str, Threshold]
+    what_if: WhatIf | None
+    remedies: Mapping[str, RemedyText]
+    sql: str
+    sections: Mapping[str, str]
+    examples: tuple[Example, ...]
+    path: Path
+
+    @property
+    def message(self) -> str:
+        """The Jinja template of a finding's message."""
+        return self.sections["Message"]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables that the query may read."""
+        return (*self.requires, *self.optional)

@@ -1,0 +1,254 @@
+"""Reads rule files: one Markdown file a rule, checked so that every mistake names the file, the fault and what to do.
+
+Light on purpose: neither pandas nor duckdb is imported, so that `explain` and `rules list` answer at once. Whether the
+tables exist and the query runs is checked where it is run (`contract.py`, `sandbox.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from gpudoctor.diagnosis import SEVERITIES
+from gpudoctor.engine.fields import (
+    FieldError,
+    as_count,
+    as_table,
+    get_choice,
+    get_names,
+    get_text,
+    only_known,
+    parse_toml,
+)
+from gpudoctor.engine.markdown import Block, Document, MarkdownError, split
+from gpudoctor.engine.rule import (
+    SECTIONS,
+    Edit,
+    Example,
+    Horizon,
+    Observation,
+    RemedyText,
+    Rule,
+    Status,
+    Threshold,
+    WhatIf,
+)
+from gpudoctor.errors import RuleError
+from gpudoctor.resources import rules_dir
+
+_ID = re.compile(r"[A-Z]{2,5}\d{3,4}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SQL_NOISE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)
+_PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
+_EXAMPLE = re.compile(r"toml (?:(good)|bad expect=([1-9]\d*))")
+_TEXTS = ("id", "name", "title", "since", "status", "horizon")
+_KEYS = (
+    *_TEXTS,
+    "requires",
+    "optional",
+    "observation",
+    "severity",
+    "max_severity",
+    "thresholds",
+    "what_if",
+    "remedies",
+)
+_EDIT_KEYS = ("call", "set", "drop", "attribute", "to", "at", "max_positional", "unless")
+
+
+def load_rules(folders: Iterable[Path] = ()) -> tuple[Rule, ...]:
+    """Loads the built-in rules and those of further folders (`*.md`; README.md is not a rule).
+
+    Returns:
+        The rules in the order of their ids.
+
+    Raises:
+        RuleError: a folder is missing, a file is wrong, or two rules share an id or a name.
+    """
+    rules: dict[str, Rule] = {}
+    for folder in (rules_dir(), *folders):
+        if not folder.is_dir():
+            raise RuleError(f"{folder}: no such folder of rules; correct `rule-dirs` in pyproject.toml")
+        for path in sorted(folder.glob("*.md")):
+            if path.name.lower() == "readme.md":
+                continue
+            rule = load_rule(path)
+            for key in (rule.id, rule.name):
+                if key in rules:
+                    raise RuleError(f"{path}: {key} is taken by {rules[key].path}; give the rule its own id and name")
+                rules[key] = rule
+    return tuple(sorted({rule.id: rule for rule in rules.values()}.values(), key=lambda rule: rule.id))
+
+
+def load_rule(path: Path) -> Rule:
+    """Loads one rule file.
+
+    Raises:
+        RuleError: the file cannot be read or is not a valid rule file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+    return parse_rule(text, path)
+
+
+def parse_rule(text: str, path: Path) -> Rule:
+    """Makes a Rule of the text of a rule file; `path` is for messages.
+
+    Raises:
+        RuleError: the text is not a valid rule file.
+    """
+    try:
+        document = split(text)
+        front = parse_toml(document.front, "front matter")
+        return _rule(document, front, path)
+    except (MarkdownError, FieldError) as fault:
+        raise RuleError(f"{path}: {fault}") from None
+
+
+def _rule(document: Document, front: Mapping[str, Any], path: Path) -> Rule:
+    only_known(front, _KEYS, "front matter")
+    for key in (*_TEXTS, "requires"):
+        if key not in front:
+            raise FieldError(f"front matter lacks `{key}`; add it")
+    texts = {key: get_text(front, key) for key in _TEXTS}
+    if not _ID.fullmatch(texts["id"]):
+        raise FieldError(f"`id` is {texts['id']!r}; it must be capital letters and a number, e.g. GD101")
+    if not _NAME.fullmatch(texts["name"]):
+        raise FieldError(f"`name` is {texts['name']!r}; it must be kebab-case, e.g. graph-break")
+    thresholds = _thresholds(front.get("thresholds", {}))
+    sql = _sql(document.blocks)
+    _same_parameters(thresholds, sql)
+    return Rule(
+        id=texts["id"],
+        name=texts["name"],
+        title=texts["title"],
+        since=texts["since"],
+        status=get_choice(front, "status", get_args(Status)),
+        horizon=get_choice(front, "horizon", get_args(Horizon)),
+        requires=get_names(front, "requires", least=1),
+        optional=get_names(front, "optional"),
+        observation=get_choice(front, "observation", get_args(Observation), None),
+        severity=get_choice(front, "severity", SEVERITIES, "warning"),
+        max_severity=get_choice(front, "max_severity", SEVERITIES, None),
+        thresholds=thresholds,
+        what_if=_what_if(front.get("what_if")),
+        remedies=_remedies(front.get("remedies", {})),
+        sql=sql,
+        sections=_sections(document),
+        examples=_examples(document.blocks),
+        path=path,
+    )
+
+
+def _thresholds(table: object) -> dict[str, Threshold]:
+    thresholds = {}
+    for name, found in as_table(table, "thresholds").items():
+        what = f"thresholds.{name}"
+        entry = as_table(found, what)
+        only_known(entry, ("value", "unit", "doc"), f"`{what}`")
+        if not isinstance(entry.get("value"), int | float | str | bool):
+            raise FieldError(f"`{what}.value` must be a number, a text or a boolean")
+        thresholds[name] = Threshold(
+            entry["value"], get_text(entry, "unit", f"{what}."), get_text(entry, "doc", f"{what}.")
+        )
+    return thresholds
+
+
+def _same_parameters(thresholds: Mapping[str, Threshold], sql: str) -> None:
+    used = set(_PARAMETER.findall(_SQL_NOISE.sub(" ", sql)))
+    if missing := sorted(used - thresholds.keys()):
+        raise FieldError(
+            f"the SQL uses ${missing[0]}, which [thresholds] does not declare; add it with value, unit and doc"
+        )
+    if unused := sorted(thresholds.keys() - used):
+        raise FieldError(f"threshold {unused[0]!r} is not used by the SQL; remove it, or use it as ${unused[0]}")
+
+
+def _what_if(value: object) -> WhatIf | None:
+    if value is None:
+        return None
+    table = as_table(value, "what_if")
+    only_known(table, ("edit",), "`what_if`")
+    edit: WhatIf = get_choice(table, "edit", get_args(WhatIf), None)
+    if edit is None:
+        raise FieldError(f"`what_if` lacks `edit`; it must be one of {', '.join(get_args(WhatIf))}")
+    return edit
+
+
+def _remedies(value: object) -> dict[str, RemedyText]:
+    remedies = {}
+    for name, found in as_table(value, "remedies").items():
+        what = f"remedies.{name}"
+        entry = as_table(found, what)
+        only_known(entry, ("text", "risk", "edit"), f"`{what}`")
+        risk = get_text(entry, "risk", f"{what}.") if "risk" in entry else None
+        edit = _edit(as_table(entry["edit"], f"{what}.edit"), f"{what}.edit.") if "edit" in entry else None
+        remedies[name] = RemedyText(name, get_text(entry, "text", f"{what}."), risk, edit)
+    return remedies
+
+
+def _edit(table: Mapping[str, Any], what: str) -> Edit:
+    only_known(table, _EDIT_KEYS, f"`{what[:-1]}`")
+    call, attribute = (get_text(table, key, what) if key in table else None for key in ("call", "attribute"))
+    put = as_table(table.get("set", {}), f"{what}set")
+    drop = get_names(table, "drop", what)
+    if not all(isinstance(text, str) for text in put.values()):
+        raise FieldError(f"`{what}set` must give source text, in quotes, for each keyword")
+    if (call is None) == (attribute is None):
+        raise FieldError(f"`{what[:-1]}` must have either `call` or `attribute`")
+    if call is not None and not (put or drop):
+        raise FieldError(f"`{what[:-1]}` changes nothing; give `set` or `drop`")
+    if attribute is not None and ("to" not in table or put or drop):
+        raise FieldError(f"`{what[:-1]}` with `attribute` needs `to`, and no `set` or `drop`")
+    return Edit(
+        call=call,
+        put=dict(put),
+        drop=drop,
+        attribute=attribute,
+        to=get_text(table, "to", what) if "to" in table else None,
+        at=get_text(table, "at", what) if "at" in table else None,
+        max_positional=as_count(table.get("max_positional", 1), f"{what}max_positional"),
+        unless=get_names(table, "unless", what),
+    )
+
+
+def _sql(blocks: Sequence[Block]) -> str:
+    found = [block for block in blocks if block.info.split(" ")[0].lower() == "sql"]
+    if len(found) != 1:
+        raise FieldError(f"has {len(found)} blocks that begin with ```sql; it must have exactly one")
+    return found[0].text
+
+
+def _sections(document: Document) -> dict[str, str]:
+    only_known(document.sections, SECTIONS, "the file")
+    for title in SECTIONS:
+        if not document.sections.get(title):
+            raise FieldError(f"section `## {title}` is missing or empty; write it")
+    return {title: document.sections[title] for title in SECTIONS}
+
+
+def _examples(blocks: Sequence[Block]) -> tuple[Example, ...]:
+    return tuple(_example(block) for block in blocks if block.section == "Examples" and block.info.startswith("toml"))
+
+
+def _example(block: Block) -> Example:
+    what = f"line {block.line}: the example"
+    kind = _EXAMPLE.fullmatch(block.info)
+    if not kind:
+        raise FieldError(f"{what} must begin with ```toml good, or ```toml bad expect=N with N of 1 or more")
+    content = parse_toml(block.text, what)
+    facts = as_table(content.pop("facts", {}), f"{what}: facts")
+    sources = as_table(content.pop("sources", {}), f"{what}: sources")
+    findings = content.pop("finding", [])
+    for name, rows in {**content, "finding": findings}.items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise FieldError(f"{what}: `{name}` must be an array of tables; write `[[{name}]]` above each row")
+    expect = int(kind[2] or 0)
+    if len(findings) > expect:
+        raise FieldError(f"{what} describes {len(findings)} findings but expects {expect}")
+    tables = {name: tuple(rows) for name, rows in content.items()}
+    return Example(block.lead, expect, tables, facts, sources, tuple(findings), block.line)
