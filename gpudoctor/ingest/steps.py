@@ -1,0 +1,172 @@
+"""Cuts the watch log into training steps and fills the tables `steps` and `batches`.
+
+A step ends where the optimizer's period ends. Without optimizer steps (manual updates, a compiled optimizer step)
+every backward call ends one; without those every batch does (inference).
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from gpudoctor.ingest.watch import Batch, Span, WatchLog
+
+FIRST_STEPS = 2  # they create optimizer state and fill caches: never steady
+COMPILE_PHASE_GAP = 3  # a compile within so many steps of the last warm-up step still belongs to the warm-up
+MAX_PERIOD = 64  # optimizer steps in one training step; a loop with more would be cut at every optimizer step
+PERIOD_AGREEMENT = 0.9  # share of optimizer steps that must repeat one period earlier; the rest are skips
+
+
+def cut(log: WatchLog) -> tuple[list[int], str | None]:
+    """Ends of all steps in nanoseconds, and what ended them: optimizer, backward, dataloader, or None."""
+    if log.optimizer_steps:
+        return _optimizer_ends(log), "optimizer"
+    if len(log.backwards) > 1:
+        return [span.end_ns for span in log.backwards], "backward"
+    if len(log.batches) > 1:
+        return [batch.start_ns for batch in log.batches[1:]], "dataloader"
+    return [], None
+
+
+def _optimizer_ends(log: WatchLog) -> list[int]:
+    ends: list[int] = []
+    order: list[int] = []
+    last_backward: int | None = None
+    starts = [span.start_ns for span in log.backwards]
+    for step in log.optimizer_steps:
+        if step.in_backward:  # one backward call steps many optimizers: together they are one step
+            at = bisect_right(starts, step.start_ns) - 1
+            if at == last_backward and order:
+                continue
+            last_backward = at
+            ends.append(log.backwards[at].end_ns if at >= 0 else step.end_ns)
+            order.append(-1)
+        else:
+            ends.append(step.end_ns)
+            order.append(step.optimizer)
+    size = period(order)
+    return [end for number, end in enumerate(ends, 1) if number % size == 0]
+
+
+def period(order: Sequence[int]) -> int:
+    """Optimizer steps that make one training step: 1 for one optimizer, 3 for a GAN that trains D twice.
+
+    The smallest P such that nearly all entries equal the one P earlier and P entries hold every optimizer; 1 when the
+    order has no period.
+    """
+    known = len(set(order))
+    if known == 1:
+        return 1
+    for size in range(known, min(MAX_PERIOD, len(order) // 2) + 1):
+        pairs = list(zip(order[size:], order, strict=False))
+        same = sum(a == b for a, b in pairs)
+        if same >= PERIOD_AGREEMENT * len(pairs) and len(set(order[:size])) == known:
+            return size
+    return 1
+
+
+def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of `steps` and `batches`.
+
+    Args:
+        log: the watch log.
+        bursts: content of bursts.json.
+    """
+    ends, source = cut(log)
+    if not ends:
+        return [], _batch_rows(log, [])
+    firsts = [s.start_ns for s in (*log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
+    started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
+    start = min([*firsts, *started[:1]])
+    rows = []
+    for number, end in enumerate(ends):
+        rows.append(_step(log, number, start, end, source or "", bursts))
+        start = end
+    warm = _warm_up(rows)
+    for row in rows:
+        row["warmup"] = row["step"] < warm
+    batches = _batch_rows(log, ends)
+    for batch in batches:
+        if batch["step"] is not None and batch["step"] < len(rows):
+            row = rows[batch["step"]]
+            row["batches"] += 1
+            row["epoch"] = batch["epoch"]
+    return rows, batches
+
+
+def _step(
+    log: WatchLog, number: int, start: int, end: int, source: str, bursts: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    observation = "bare"
+    own = [work for work in log.own_work if start <= work.start_ns < end]
+    if own:  # gpudoctor works right after a boundary: the step begins when that is done
+        start = max(work.end_ns for work in own)
+        observation = "disturbed"
+    marks = [mark for mark in log.marks if start <= mark.start_ns < end or any(w.end_ns <= mark.start_ns < end for w in own)]
+    for mark in marks:
+        if mark.burst < len(bursts) and mark.number in bursts[mark.burst]["taken"]:
+            observation = bursts[mark.burst]["label"]
+            start = mark.start_ns
+    return {
+        "step": number,
+        "start_ns": start,
+        "dur_ns": max(0, end - start),
+        "observation": observation,
+        "compile_ns": covered(log.compilations, start, end),
+        "input_ns": covered(log.batches, start, end),
+        "backward_ns": covered(log.backwards, start, end),
+        "optimizer_ns": covered(log.optimizer_steps, start, end),
+        "batches": 0,
+        "source": source,
+    }
+
+
+def covered(spans: Sequence[Span], start: int, end: int) -> int:
+    """Nanoseconds of [start, end) that lie in at least one span; spans in the order in which they ended."""
+    total, reached = 0, start
+    first = bisect_left(spans, start, key=lambda span: span.end_ns)
+    inside = itertools.takewhile(lambda span: span.start_ns < end, itertools.islice(spans, first, None))
+    for span in sorted(inside, key=lambda span: span.start_ns):
+        low, high = max(span.start_ns, reached), min(span.end_ns, end)
+        if high > low:
+            total += high - low
+            reached = high
+    return total
+
+
+def _warm_up(rows: Sequence[dict[str, Any]]) -> int:
+    """Number of warm-up steps: the first two, and the compile phase that begins in them; at most half of all."""
+    warm = FIRST_STEPS
+    for row in rows:
+        if row["compile_ns"] and row["step"] < warm + COMPILE_PHASE_GAP - 1:
+            warm = max(warm, row["step"] + 1)
+    return min(warm, max(FIRST_STEPS, len(rows) // 2))
+
+
+def _batch_rows(log: WatchLog, ends: Sequence[int]) -> list[dict[str, Any]]:
+    return [_batch(batch, ends) for batch in log.batches]
+
+
+def _batch(batch: Batch, ends: Sequence[int]) -> dict[str, Any]:
+    step = bisect_left(ends, batch.end_ns)
+    return {
+        "loader": batch.loader,
+        "step": step if step < len(ends) else None,
+        "epoch": batch.epoch,
+        "position": batch.position,
+        "start_ns": batch.start_ns,
+        "wait_ns": batch.end_ns - batch.start_ns,
+        "fetch_ns": batch.fetch_ns,
+        "collate_ns": batch.collate_ns,
+        "size": batch.size,
+    }
+
+
+def step_at(rows: Sequence[dict[str, Any]], time_ns: int) -> int | None:
+    """Number of the step that was running at a time; None before the first began and after the last ended."""
+    at = bisect_left([row["start_ns"] + row["dur_ns"] for row in rows], time_ns)
+    if at == len(rows) or time_ns < rows[0]["start_ns"]:
+        return None
+    return int(rows[at]["step"])

@@ -1,0 +1,129 @@
+"""Reads the whole-run watch (`watch.jsonl`) into typed rows.
+
+The format is described in `gpudoctor.record.watch`. A last line cut off by a killed process is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something with a begin and an end, nanoseconds from the recording's zero."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerStep(Span):
+    """An optimizer step; `in_backward` when it ran inside a backward call."""
+
+    optimizer: int
+    in_backward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Span):
+    """A batch taken from a loader."""
+
+    loader: int
+    epoch: int
+    position: int
+    size: int | None
+    fetch_ns: int | None
+    collate_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation(Span):
+    """A compilation: `kind` is dynamo or backward."""
+
+    compile_id: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork(Span):
+    """gpudoctor's own work at a boundary: start or stop of burst number `burst`."""
+
+    burst: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A profiled step began: `number` as in its ProfilerStep range."""
+
+    start_ns: int
+    number: int
+    burst: int
+
+
+@dataclass(slots=True)
+class WatchLog:
+    """Everything in a watch log, each kind in time order.
+
+    Attributes:
+        damaged: lines that could not be read.
+        last_ns: end of the last event.
+    """
+
+    optimizer_steps: list[OptimizerStep] = field(default_factory=list)
+    backwards: list[Span] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    epoch_ends: list[Span] = field(default_factory=list)
+    compilations: list[Compilation] = field(default_factory=list)
+    own_work: list[OwnWork] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    loaders: list[dict[str, Any]] = field(default_factory=list)
+    compile_calls: list[dict[str, Any]] = field(default_factory=list)
+    damaged: int = 0
+    last_ns: int = 0
+
+
+def read(path: Path) -> WatchLog:
+    """Reads `watch.jsonl`; a missing file is an empty log."""
+    log = WatchLog()
+    if not path.is_file():
+        return log
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                _add(log, json.loads(line))
+            except (ValueError, TypeError, IndexError, KeyError):
+                log.damaged += 1
+    return log
+
+
+def _add(log: WatchLog, row: list[Any]) -> None:
+    kind = row[0]
+    if kind == "L":
+        log.loaders.append(row[1])
+        return
+    if kind == "C":
+        log.compile_calls.append(row[1])
+        return
+    start, end, rest = int(row[1]), int(row[2]), row[3:]
+    match kind:
+        case "O" | "S":
+            log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1])))
+        case "B":
+            log.backwards.append(Span(start, end))
+        case "D":
+            log.batches.append(Batch(start, end, *rest))
+        case "E":
+            log.epoch_ends.append(Span(start, end))
+        case "K":
+            log.compilations.append(Compilation(start, end, *rest))
+        case "P":
+            log.own_work.append(OwnWork(start, end, *rest))
+        case "M":
+            log.marks.append(Mark(start, *rest))
+        case _:
+            raise ValueError(f"unknown row kind {kind!r}")
+    log.last_ns = max(log.last_ns, end)

@@ -1,0 +1,74 @@
+"""Runs at interpreter start in the recorded process: chains to the sitecustomize it shadows, then waits for torch.
+
+Kept free of gpudoctor imports until torch is there, so that a python that never imports torch (a shell script's
+helper, say) pays a few microseconds and nothing else.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _run_shadowed() -> None:
+    others = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+class _AfterTorch:
+    """A meta path finder that lets the real one load torch, then arms the recorder."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            _arm()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _arm() -> None:
+    home = os.environ["GPUDOCTOR_HOME"]
+    added = home not in sys.path
+    if added:
+        sys.path.append(home)
+    try:
+        from gpudoctor.record import agent
+
+        agent.install(os.environ["GPUDOCTOR_RECORDING"])
+    except Exception as error:
+        sys.stderr.write(f"gpudoctor: this run is not recorded: {error!r}\n")
+    finally:
+        if added:
+            sys.path.remove(home)
+
+
+def _is_worker() -> bool:
+    """A child that does not train: multiprocessing's spawn and forkserver children, Inductor's compile workers."""
+    words = " ".join(getattr(sys, "orig_argv", []))
+    return "multiprocessing.spawn" in words or "multiprocessing.forkserver" in words or (
+        "multiprocessing.resource_tracker" in words or "compile_worker" in words
+    )
+
+
+try:
+    _run_shadowed()
+except Exception as error:  # what the shadowed file does is the user's; say so and go on, as python itself does
+    sys.stderr.write(f"gpudoctor: the environment's own sitecustomize failed: {error!r}\n")
+
+if os.environ.get("GPUDOCTOR_RECORDING") and not _is_worker():
+    sys.meta_path.insert(0, _AfterTorch())

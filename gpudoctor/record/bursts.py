@@ -1,0 +1,203 @@
+"""Profiler bursts: short, planned profiles inside the run, exported as Kineto traces as soon as they end.
+
+What was measured and is respected here: a session must not start in the optimizer hook in which another stopped
+(segfault), nor start or stop inside backward; two sessions at once crash, so a profiler of the script's own goes first.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from gpudoctor.record import torch_private
+from gpudoctor.record.line_marks import LineMarks
+from gpudoctor.record.watch import Watch
+
+FILE = "bursts.json"
+MAX_RETAKES = 5  # a script that compiles in every step never gives a clean burst: then say so, do not try for ever
+MAX_DETAIL_OPS = 50_000  # operators a step; 100,000 with stacks took 3.6 GB and a 455 MB file
+SLOW_STEP_NS = 300_000_000  # only a step this long can hold so many operators: it is counted in a light step first
+
+
+@dataclass(slots=True)
+class Burst:
+    """One profiler session.
+
+    Attributes:
+        label: light (no options: for times) or detail (stacks, shapes: for attribution).
+        steps: how many steps it shall hold.
+        file: exported trace, relative to the rank's folder.
+        taken: numbers of the steps inside, in order.
+        compiled: those of them in which something compiled.
+        marked: user lines were marked.
+    """
+
+    label: str
+    steps: int
+    file: str = ""
+    taken: list[int] = field(default_factory=list)
+    compiled: list[int] = field(default_factory=list)
+    marked: bool = False
+
+
+class Bursts:
+    """Takes the planned bursts, one boundary at a time."""
+
+    def __init__(self, folder: Path, watch: Watch, marks: LineMarks) -> None:
+        self._folder, self._watch, self._marks = folder, watch, marks
+        # detail first: a script that stops after four steps still gets its lines
+        self._plan = [Burst("detail", 2), Burst("light", 3)]
+        self._running: Burst | None = None
+        self._session: Any = None
+        self._range: Any = None
+        self._foreign: set[int] = set()
+        self._retakes = 0
+        self.taken: list[Burst] = []
+        self.notes: list[str] = []
+        self._yield_to_foreign_sessions()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is planned or running any more."""
+        return not self._plan and self._running is None
+
+    @property
+    def running(self) -> bool:
+        """Whether a burst is being taken."""
+        return self._running is not None
+
+    def shorten(self) -> None:
+        """Plans one step a burst: the steps are too long for more."""
+        for burst in self._plan:
+            burst.steps = 1
+
+    def start(self, step: int, step_ns: int) -> None:
+        """Starts the next planned burst with step number `step`; `step_ns` is the last step's time."""
+        if not self._plan or self._foreign or torch_private.profiler_running():
+            return
+        if step_ns > SLOW_STEP_NS and self._plan[0].label == "detail" and not self.taken:
+            self._plan.insert(0, Burst("light", 1))
+        began = self._watch.now()
+        burst = self._plan[0]
+        options: dict[str, Any] = {"with_stack": True, "record_shapes": True}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
+            self._session.start()
+        self._running = self._plan.pop(0)
+        self._watch.add("P", began, self._watch.now(), len(self.taken), "start")
+        if burst.label == "detail":
+            self._marks.start()
+            burst.marked = self._marks.active
+        self._mark(step)
+
+    def _mark(self, step: int) -> None:
+        self._close_range()
+        self._watch.add("M", now := self._watch.now(), now, step, len(self.taken))
+        self._range = torch.autograd.profiler.record_function(f"ProfilerStep#{step}")
+        self._range.__enter__()
+
+    def _close_range(self) -> None:
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
+
+    def step_ended(self, step: int, compiled: bool) -> None:
+        """Step number `step` just ended inside the running burst."""
+        burst = self._running
+        if burst is None:
+            return
+        burst.taken.append(step)
+        if compiled:
+            burst.compiled.append(step)
+        clean = len(burst.taken) - len(burst.compiled)
+        if clean >= burst.steps or (compiled and len(burst.taken) >= burst.steps):
+            self.stop()
+        else:
+            self._mark(step + 1)
+
+    def stop(self) -> None:
+        """Ends the running burst, exports it, and plans it again when a compile spoiled it."""
+        burst, session = self._running, self._session
+        if burst is None:
+            return
+        self._marks.stop()
+        began = self._watch.now()
+        self._close_range()
+        self._running = self._session = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            session.stop()
+            burst.file = f"trace.{len(self.taken)}.{burst.label}.json"
+            if burst.taken:
+                session.export_chrome_trace(str(self._folder / burst.file))
+        number = len(self.taken)
+        if burst.taken:
+            self.taken.append(burst)
+            self._save()
+        self._replan(burst)
+        self._watch.add("P", began, self._watch.now(), number, "stop")
+
+    def _replan(self, burst: Burst) -> None:
+        if len(burst.taken) == len(burst.compiled) and self._retakes < MAX_RETAKES:
+            self._retakes += 1
+            self._plan.insert(0, Burst(burst.label, burst.steps))
+        if burst.label == "light" and burst.taken and self._plan and self._plan[0].label == "detail":
+            ops = (self._folder / burst.file).read_bytes().count(b'"cpu_op"') // len(burst.taken)
+            if ops > MAX_DETAIL_OPS:
+                self._plan = [planned for planned in self._plan if planned.label != "detail"]
+                self.notes.append(
+                    f"a step runs {ops:,} operators: lines and shapes were not recorded (limit {MAX_DETAIL_OPS:,})"
+                )
+
+    def abandon(self) -> None:
+        """Drops the running burst and plans it again: its steps were cut wrongly, or another profiler starts."""
+        burst = self._running
+        if burst is None:
+            return
+        burst.taken.clear()
+        self.stop()
+
+    def _save(self) -> None:
+        content = [asdict(burst) for burst in self.taken]
+        (self._folder / FILE).write_text(json.dumps(content), encoding="utf-8")
+
+    def _yield_to_foreign_sessions(self) -> None:
+        """A profiler of the script's own goes first: ours is dropped when it starts, and waits until it ends."""
+        session = torch.autograd.profiler.profile
+        prepare, leave = getattr(session, "_prepare_trace", None), session.__exit__
+        if prepare is None:
+            return
+        bursts = self
+
+        def _prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if bursts._session is None or getattr(bursts._session, "profiler", None) not in (None, self):
+                bursts._foreign_begins(self)
+            return prepare(self, *args, **kwargs)
+
+        def __exit__(self: Any, *args: Any) -> Any:  # noqa: N807
+            bursts._foreign.discard(id(self))
+            return leave(self, *args)
+
+        session._prepare_trace = _prepare_trace
+        session.__exit__ = __exit__
+
+    def _foreign_begins(self, session: Any) -> None:
+        if not self._foreign and not any("own profiler" in note for note in self.notes):
+            self.notes.append("the script's own profiler ran: gpudoctor profiled only when it did not")
+        self.abandon()
+        self._foreign.add(id(session))
+
+
+def _activities() -> list[ProfilerActivity]:
+    kinds = [ProfilerActivity.CPU]
+    # is_initialized() first: is_available() may create a context the script never asked for
+    if torch.cuda.is_initialized():
+        kinds.append(ProfilerActivity.CUDA)
+    return kinds

@@ -1,0 +1,82 @@
+"""Captures torch.compile's structured log in the TORCH_TRACE format, in process, for the script's whole life.
+
+A handler of our own on the logger `torch.__trace` leaves the user's TORCH_LOGS and TORCH_TRACE as they are, prints
+nothing, and needs no environment variable. tlparse reads the file too.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.record import torch_private
+from gpudoctor.record.watch import Watch
+
+FOLDER = "torch_trace"
+FILE = "dedicated_log_torch_trace.log"
+_LOGGER = "torch.__trace"
+
+
+class CompileLog(logging.Handler):
+    """Writes the log and counts compilations.
+
+    Attributes:
+        started: compilations begun so far, backward graphs included.
+        running: compilations under way.
+    """
+
+    def __init__(self, folder: Path, watch: Watch) -> None:
+        super().__init__(logging.DEBUG)
+        self._folder = folder
+        self._watch = watch
+        self._file: Any = None
+        self._open: dict[str, int] = {}
+        self.started = 0
+        self.failed: str | None = None
+        self.setFormatter(torch_private.trace_formatter())
+
+    def attach(self) -> bool:
+        """Starts listening. False when this torch has no structured log."""
+        if self.formatter is None:
+            return False
+        logger = logging.getLogger(_LOGGER)
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+        return True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record; a failure is noted once and never reaches the script."""
+        metadata = getattr(record, "metadata", None)
+        if not isinstance(metadata, dict):
+            return
+        try:
+            self._note(metadata)
+            if self._file is None:
+                (self._folder / FOLDER).mkdir(exist_ok=True)
+                self._file = (self._folder / FOLDER / FILE).open("a", encoding="utf-8", errors="replace")
+            self._file.write(self.format(record) + "\n")
+        except Exception as error:
+            self.failed = self.failed or repr(error)
+
+    def _note(self, metadata: dict[str, Any]) -> None:
+        compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
+        now = self._watch.now()
+        if "dynamo_start" in metadata:
+            self.started += 1
+            self._open[compile_id] = now
+        elif "compilation_metrics" in metadata:
+            self._watch.add("K", self._open.pop(compile_id, now), now, compile_id, "dynamo")
+        elif "bwd_compilation_metrics" in metadata:
+            self.started += 1
+            took = metadata["bwd_compilation_metrics"].get("duration_us") or 0
+            self._watch.add("K", now - int(took) * 1000, now, compile_id, "backward")
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        if self._file is not None:
+            self._file.flush()
+
+    def owns(self, descriptor: int) -> bool:
+        """Whether a file descriptor is the log's own."""
+        return self._file is not None and self._file.fileno() == descriptor

@@ -1,0 +1,217 @@
+"""Watches DataLoaders: where they were made and iterated, how long the loop waited, what a batch cost to make."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from gpudoctor.record import torch_private
+from gpudoctor.userfiles import UserFiles
+from gpudoctor.record.watch import Watch
+
+_SITE = "_gpudoctor_site"
+_STATE = "_gpudoctor_state"
+
+
+class InputPipeline:
+    """Patches DataLoader and its iterators; every patch returns at once in other processes and after the run.
+
+    Args:
+        watch: where batches, epochs and loaders are written.
+        files: names the user's files.
+        live: whether events count now (this process, not finished).
+        before: called when the loop asks for a batch; what it returns is called when the batch is there.
+        progress: number of steps so far.
+        epoch_ended: called when a loader is exhausted, with the number of steps at its begin.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        files: UserFiles,
+        live: Callable[[], bool],
+        before: Callable[[], Callable[[], None]],
+        progress: Callable[[], int],
+        epoch_ended: Callable[[int], None],
+    ) -> None:
+        self._watch, self._files, self._live = watch, files, live
+        self._before, self._progress, self._epoch_ended = before, progress, epoch_ended
+        self._loaders: list[Any] = []
+        self._parts = threading.local()
+
+    def install(self) -> bool:
+        """Applies the patches. False when this torch keeps its loader elsewhere."""
+        iterator = torch_private.loader_iterator
+        if iterator is None:
+            return False
+        self._patch_constructor()
+        self._patch_iterator(iterator)
+        for fetcher in torch_private.fetchers:
+            self._patch_fetcher(fetcher)
+        return True
+
+    def _patch_constructor(self) -> None:
+        original = DataLoader.__init__
+        pipeline = self
+
+        @functools.wraps(original)
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            original(loader, *args, **kwargs)
+            if pipeline._live():
+                object.__setattr__(loader, _SITE, pipeline._files.site(sys._getframe(1)))
+
+        DataLoader.__init__ = __init__
+
+    def _patch_iterator(self, iterator: Any) -> None:
+        begin, following = iterator.__init__, iterator.__next__
+        pipeline = self
+
+        @functools.wraps(begin)
+        def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            started = pipeline._watch.now()
+            begin(self, loader, *args, **kwargs)
+            if pipeline._live():
+                self.__dict__[_STATE] = pipeline._enter(loader, started, sys._getframe(1))
+
+        @functools.wraps(following)
+        def __next__(self: Any) -> Any:  # noqa: N807
+            if not pipeline._live() or _STATE not in self.__dict__:
+                return following(self)
+            return pipeline._next(self, following)
+
+        iterator.__init__, iterator.__next__ = __init__, __next__
+
+    def _enter(self, loader: Any, started: int, frame: Any) -> dict[str, int]:
+        """One pass over a loader begins: what to remember of it."""
+        number = next((i for i, (known, _) in enumerate(self._loaders) if known is loader), None)
+        if number is None:
+            number = len(self._loaders)
+            self._loaders.append((loader, [0]))
+            self._watch.add("L", self._describe(loader, number, frame))
+        state = {"loader": number, "started": started}
+        self._new_epoch(state)
+        return state
+
+    def _new_epoch(self, state: dict[str, int]) -> None:
+        epochs = self._loaders[state["loader"]][1]
+        state |= {"epoch": epochs[0], "position": 0, "steps": self._progress(), "ended": 0}
+        epochs[0] += 1
+
+    def _describe(self, loader: Any, number: int, frame: Any) -> dict[str, Any]:
+        site, loop = getattr(loader, _SITE, {}), self._files.site(frame)
+        dataset = getattr(loader, "dataset", None)
+        getter = getattr(type(dataset), "__getitem__", None) or getattr(type(dataset), "__iter__", None)
+        code = getattr(getter, "__code__", None)
+        name = self._files.name(code.co_filename) if code is not None else None
+        return {
+            "loader": number,
+            "file": site.get("file"),
+            "line": site.get("line"),
+            "function": site.get("function"),
+            "for_file": loop.get("file"),
+            "for_line": loop.get("line"),
+            "batch_size": getattr(loader, "batch_size", None),
+            "num_workers": getattr(loader, "num_workers", None),
+            "pin_memory": getattr(loader, "pin_memory", None),
+            "persistent_workers": getattr(loader, "persistent_workers", None),
+            "drop_last": getattr(loader, "drop_last", None),
+            "prefetch_factor": getattr(loader, "prefetch_factor", None),
+            "dataset": type(dataset).__qualname__,
+            "dataset_file": name,
+            "dataset_line": code.co_firstlineno if code is not None and name else None,
+            "samples": _length(dataset),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        }
+
+    def _next(self, iterator: Any, following: Callable[[Any], Any]) -> Any:
+        state = iterator.__dict__[_STATE]
+        if state["ended"]:  # persistent workers keep one iterator for all epochs
+            self._new_epoch(state)
+        after = self._before()
+        self._parts.fetch = self._parts.collate = None
+        # the first wait of an epoch starts with the iterator: starting workers is part of it
+        started = state.pop("started", None) or self._watch.now()
+        try:
+            batch = following(iterator)
+        except StopIteration:
+            self._watch.add("E", started, self._watch.now(), state["loader"], state["epoch"])
+            state["ended"] = 1
+            self._epoch_ended(state["steps"])
+            raise
+        finally:
+            after()
+        parts = self._parts
+        self._watch.add(
+            "D",
+            started,
+            self._watch.now(),
+            state["loader"],
+            state["epoch"],
+            state["position"],
+            batch_size(batch),
+            parts.fetch,
+            parts.collate,
+        )
+        state["position"] += 1
+        return batch
+
+    def _patch_fetcher(self, fetcher: Any) -> None:
+        original = fetcher.fetch
+        pipeline = self
+
+        @functools.wraps(original)
+        def fetch(self: Any, index: Any) -> Any:
+            if not pipeline._live() or not hasattr(pipeline._parts, "fetch"):
+                return original(self, index)
+            collate, spent = self.collate_fn, [0]
+
+            def timed(samples: Any) -> Any:
+                begun = time.perf_counter_ns()
+                try:
+                    return collate(samples)
+                finally:
+                    spent[0] = time.perf_counter_ns() - begun
+
+            self.collate_fn = timed
+            begun = time.perf_counter_ns()
+            try:
+                return original(self, index)
+            finally:
+                self.collate_fn = collate
+                pipeline._parts.collate = spent[0]
+                pipeline._parts.fetch = time.perf_counter_ns() - begun - spent[0]
+
+        fetcher.fetch = fetch
+
+
+def batch_size(batch: Any, depth: int = 0) -> int | None:
+    """First dimension of the first tensor-like value in a batch (nested tuples, lists, mappings); else None."""
+    shape = getattr(batch, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else None
+    if depth > 4:
+        return None
+    values: Any = batch.values() if hasattr(batch, "values") and callable(batch.values) else batch
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        return None
+    if not isinstance(values, (list, tuple)) and values is batch:
+        values = vars(batch).values() if hasattr(batch, "__dict__") else ()
+    for value in values:
+        size = batch_size(value, depth + 1)
+        if size is not None:
+            return size
+    return None
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:  # a dataset without a length raises what it likes
+        return None

@@ -1,0 +1,121 @@
+"""The parent's side of recording: starts the user's real command with the recorder armed, and waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import gpudoctor
+from gpudoctor.errors import RecordingError, UsageError
+from gpudoctor.record.options import Options
+from gpudoctor.recording import Recording, create
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to run.
+
+    Attributes:
+        command: the full command, e.g. [python, train.py, --lr, 0.1].
+        shown: the script, module or program as the user named it.
+        argv: its arguments.
+    """
+
+    command: tuple[str, ...]
+    shown: str
+    argv: tuple[str, ...]
+
+
+def target(words: list[str], module: str | None) -> Target:
+    """Turns command line words into what to run: a script, a module (`-m`), or any command.
+
+    Raises:
+        UsageError: nothing to run, or the script does not exist.
+    """
+    if module is not None:
+        return Target((sys.executable, "-m", module, *words), f"-m {module}", tuple(words))
+    if not words:
+        raise UsageError("nothing to run: name a script (gpudoctor check train.py) or a module (-m package.module)")
+    first, rest = words[0], tuple(words[1:])
+    if first.endswith((".py", ".pyw")):
+        if not Path(first).is_file():
+            raise UsageError(f"{first}: no such script in {Path.cwd()}")
+        return Target((sys.executable, first, *rest), first, rest)
+    return Target((first, *rest), first, rest)
+
+
+def record(what: Target, *, budget_s: float, max_steps: int | None, run_to_end: bool) -> Recording:
+    """Runs the command under the recorder and returns the finished recording.
+
+    The script's standard output goes to this process's standard error. Its exit code is
+    `manifest["script_exit"]` (negative: killed by that signal; null: gpudoctor stopped it).
+
+    Raises:
+        RecordingError: the command could not be started.
+    """
+    cwd = Path.cwd()
+    recording = create(
+        cwd,
+        Path(what.shown.removeprefix("-m ")).stem,
+        {
+            "gpudoctor": gpudoctor.__version__,
+            "command": [what.shown, *what.argv],
+            "script": what.shown,
+            "argv": list(what.argv),
+            "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        },
+    )
+    Options(str(cwd), budget_s, max_steps, run_to_end).save(recording.path)
+    began = time.monotonic()
+    try:
+        child = subprocess.Popen(what.command, stdout=_stdout(), env=_environment(recording.path))
+    except OSError as error:
+        raise RecordingError(f"{what.command[0]}: cannot be started ({error.strerror or error})") from None
+    status = _wait(child)
+    recording.manifest["wall_s"] = round(time.monotonic() - began, 3)
+    recording.manifest["script_exit"] = status
+    recording.save()
+    return recording
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    boot = str(Path(__file__).resolve().parent / "boot")
+    path = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": boot + (os.pathsep + path if path else ""),
+        "GPUDOCTOR_RECORDING": str(folder),
+        "GPUDOCTOR_HOME": str(Path(gpudoctor.__file__).resolve().parent.parent),
+        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # Kineto prints its own progress otherwise
+    }
+
+
+def _stdout() -> Any:
+    """Where the script's standard output goes: our standard error, so that our own output stays data."""
+    try:
+        return sys.stderr.fileno()
+    except (OSError, AttributeError, ValueError):
+        return None
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Waits for the child. Ctrl-C reaches it from the terminal; SIGTERM is passed on."""
+
+    def pass_on(number: int, _frame: Any) -> None:
+        child.send_signal(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, pass_on)
+    try:
+        return child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

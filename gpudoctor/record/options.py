@@ -1,0 +1,36 @@
+"""What the parent tells the recorder in the child, as JSON in one file of the recording."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "options.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to watch the run.
+
+    Attributes:
+        budget_s: seconds of steps to watch before stopping; 60 is long enough for a few hundred usual steps and
+            short enough to wait for.
+        max_steps: stop after this many steps; null for no limit.
+        run_to_end: never stop the script.
+        root: the user's working folder; files below it are shown relative to it.
+    """
+
+    root: str
+    budget_s: float = 60.0
+    max_steps: int | None = None
+    run_to_end: bool = False
+
+    def save(self, folder: Path) -> None:
+        """Writes the options into the recording folder."""
+        (folder / FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Options:
+        """Reads what `save` wrote."""
+        return cls(**json.loads((folder / FILE).read_text(encoding="utf-8")))

@@ -1,0 +1,72 @@
+"""Every private torch API that recording relies on, looked up once. What is missing is None and its use is skipped.
+
+Names were checked in the sources of torch 2.7.1, 2.9.1, 2.11.0 and run on 2.13.0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.autograd
+import torch.optim.optimizer
+import torch.utils.data.dataloader as _dataloader
+from torch.utils.data._utils import fetch as _fetch
+
+AUTOGRAD_FILE: str = torch.autograd.__file__
+"""File name given to code objects that Dynamo must treat as torch's own and never trace."""
+
+record_function_fast: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
+loader_iterator: Any = getattr(_dataloader, "_BaseDataLoaderIter", None)
+fetchers: list[Any] = [
+    cls for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher") if (cls := getattr(_fetch, name, None))
+]
+
+
+def engine_entry() -> Callable[..., Any] | None:
+    """`torch.autograd._engine_run_backward`, which `.backward()` and `autograd.grad` both call."""
+    return getattr(torch.autograd, "_engine_run_backward", None)
+
+
+def set_engine_entry(function: Callable[..., Any]) -> None:
+    """Replaces the engine entry."""
+    torch.autograd._engine_run_backward = function
+
+
+def profiler_running() -> bool:
+    """Whether some profiler session is active in this process."""
+    return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+
+
+def trace_formatter() -> Any | None:
+    """The formatter that writes the TORCH_TRACE format."""
+    from torch._logging import _internal
+
+    formatter = getattr(_internal, "TorchLogsFormatter", None)
+    return formatter(trace=True) if formatter is not None else None
+
+
+def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a callback so that Dynamo neither traces it nor breaks a graph on it.
+
+    Dynamo is imported by the first `torch.compile` only (1.3 s); until then the callback runs as it is.
+    """
+    disabled: list[Callable[..., Any]] = []
+
+    def call(*args: Any) -> Any:
+        if "torch._dynamo.eval_frame" not in sys.modules:
+            return function(*args)
+        if not disabled:
+            disable = getattr(torch, "_disable_dynamo", None)
+            disabled.append(disable(lambda *inner: function(*inner)) if disable is not None else function)
+        return disabled[0](*args)
+
+    return as_torch_code(call)
+
+
+def as_torch_code(function: Any) -> Any:
+    """Gives a function's code object the file name of torch.autograd, which Dynamo skips by its rules."""
+    function.__code__ = function.__code__.replace(co_filename=AUTOGRAD_FILE)
+    return function

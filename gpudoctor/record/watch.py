@@ -1,0 +1,60 @@
+"""The whole-run watch: a cheap, append-only log of what the training loop did.
+
+One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times from the recording's zero:
+
+    ["O", start, end, optimizer, depth]     an optimizer step; depth > 0 when inside a backward call
+    ["S", start, end, optimizer, depth]     a step that GradScaler skipped
+    ["B", start, end]                       a backward call (outermost)
+    ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns]   a batch
+    ["E", start, end, loader, epoch]        an epoch's end
+    ["K", start, end, compile_id, kind]     a compilation: dynamo or backward
+    ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler
+    ["M", start, start, number, burst]      a profiled step began
+    ["L", {…}]  ["C", {…}]                  a DataLoader, a torch.compile call
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+FILE = "watch.jsonl"
+_FLUSH_NS = 1_000_000_000  # a killed process loses at most its last second
+_FLUSH_ROWS = 4096
+
+
+class Watch:
+    """Collects events and writes them as it goes, so that a killed process leaves a readable log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.zero_ns = time.perf_counter_ns()
+        self.zero_unix_ns = time.time_ns()
+        self._rows: list[tuple[Any, ...]] = []
+        self._lock = threading.Lock()
+        self._flushed_ns = 0
+        self._file = (folder / FILE).open("a", encoding="utf-8")
+
+    def now(self) -> int:
+        """Nanoseconds since the recording's zero."""
+        return time.perf_counter_ns() - self.zero_ns
+
+    def add(self, *row: Any) -> None:
+        """Appends one event."""
+        self._rows.append(row)
+        if len(self._rows) >= _FLUSH_ROWS or self.now() - self._flushed_ns > _FLUSH_NS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        with self._lock:
+            rows, self._rows = self._rows, []
+            self._file.write("".join(json.dumps(row, default=str) + "\n" for row in rows))
+            self._file.flush()
+            self._flushed_ns = self.now()
+
+    def owns(self, descriptor: int) -> bool:
+        """Whether a file descriptor is the log's own."""
+        return self._file.fileno() == descriptor

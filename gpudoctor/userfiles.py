@@ -1,0 +1,106 @@
+"""Which files are the user's own, how they are named in a recording, and copies of their text.
+
+A file is the user's unless it belongs to the interpreter's library, to an installed package, or to gpudoctor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType, FrameType
+
+SOURCES_FILE = "sources.json"
+MAX_FILE_BYTES = 512 * 1024  # a longer file is generated or data; an excerpt of it would not help
+MAX_TOTAL_BYTES = 8 * 1024 * 1024  # enough for hundreds of modules, small beside one trace
+
+
+class UserFiles:
+    """Decides once per file name whether it is the user's.
+
+    Args:
+        root: the user's working folder; names below it become relative to it.
+        foreign: folders that are not the user's; None for those of the running interpreter.
+        here: the files lie on this machine, so links are followed and a name without a file is nobody's.
+    """
+
+    def __init__(self, root: str, foreign: Sequence[str] | None = None, here: bool = True) -> None:
+        self._here = here
+        self._root = self._resolve(root)
+        self._known: dict[str, str | None] = {}
+        self.foreign = tuple(foreign) if foreign is not None else interpreter_folders()
+        """Folders that are not the user's, each with a trailing separator."""
+
+    def _resolve(self, path: str) -> str:
+        return os.path.realpath(path) if self._here else os.path.normpath(path)
+
+    def name(self, filename: str) -> str | None:
+        """The name used in tables for a user's file, or None for a file that is not the user's."""
+        try:
+            return self._known[filename]
+        except KeyError:
+            name = self._known[filename] = self._decide(filename)
+            return name
+
+    def _decide(self, filename: str) -> str | None:
+        if not filename or filename.startswith("<"):
+            return None
+        path = self._resolve(os.path.join(self._root, filename))
+        if path.startswith(self.foreign) or "site-packages" in path or "dist-packages" in path:
+            return None
+        if self._here and not os.path.isfile(path):
+            return None
+        inside = path.startswith(os.path.join(self._root, ""))
+        return (os.path.relpath(path, self._root) if inside else path).replace(os.sep, "/")
+
+    def frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame from `frame` outwards that runs the user's code."""
+        while frame is not None and self.name(frame.f_code.co_filename) is None:
+            frame = frame.f_back
+        return frame
+
+    def site(self, frame: FrameType | None) -> dict[str, object]:
+        """`{file, line, function}` of the innermost user frame, empty when there is none."""
+        found = self.frame(frame)
+        if found is None:
+            return {}
+        return {
+            "file": self.name(found.f_code.co_filename),
+            "line": found.f_lineno,
+            "function": function_name(found.f_code),
+        }
+
+    def save_sources(self, folder: Path) -> None:
+        """Copies the text of every imported user file, and of those seen in evidence, into the recording."""
+        paths = {str(file) for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
+        texts: dict[str, str] = {}
+        total = 0
+        for path in sorted(paths | set(self._known)):
+            name = self.name(path)
+            if name is None or name in texts or not path.endswith((".py", ".pyw")):
+                continue
+            try:
+                size = os.path.getsize(path)
+                if size > MAX_FILE_BYTES or total + size > MAX_TOTAL_BYTES:
+                    continue
+                texts[name] = Path(path).read_bytes().decode("utf-8", "replace")
+                total += size
+            except OSError:
+                continue
+        (folder / SOURCES_FILE).write_text(json.dumps(texts), encoding="utf-8")
+
+
+def interpreter_folders() -> tuple[str, ...]:
+    """Folders of the running interpreter's library and packages, and of gpudoctor, each with a trailing separator."""
+    paths = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    paths |= {str(Path(__file__).resolve().parent), os.path.join(sys.base_prefix, "lib"), os.path.join(sys.prefix, "lib")}
+    return tuple(sorted(os.path.join(os.path.realpath(path), "") for path in paths))
+
+
+def function_name(code: CodeType) -> str | None:
+    """Qualified name of a function without `<locals>`; None at module level."""
+    name = getattr(code, "co_qualname", code.co_name)
+    return None if name == "<module>" else name.replace("<locals>.", "")
