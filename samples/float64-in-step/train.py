@@ -15,7 +15,7 @@ COLUMNS = 12
 class FourierRegressor(nn.Module):
     """cos(x f + p) with fixed random f and p, then an MLP."""
 
-    def __init__(self, bands, hidden=256):
+    def __init__(self, bands, hidden=320):
         super().__init__()
         rng = np.random.default_rng(0)
         self.register_buffer("frequency", torch.from_numpy(rng.normal(0, 2, (COLUMNS, bands))))
@@ -38,7 +38,7 @@ def synthetic_table(rows, device):
 def parse_args():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch-size", type=int, default=4096)
+    parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--bands", type=int, default=48)
     parser.add_argument("--lr", type=float, default=2e-3)
     return parser.parse_args()

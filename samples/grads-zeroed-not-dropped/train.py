@@ -39,7 +39,6 @@ class Trainer:
         self.data = data.to(config.device)
         self.model = model.to(config.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=config.lr, momentum=0.9, fused=True)
-        self.running = torch.zeros((), device=config.device)
 
     def step(self, clean):
         noisy = clean + self.config.noise * torch.randn_like(clean)
@@ -52,11 +51,11 @@ class Trainer:
 
     def fit(self):
         for epoch in range(self.config.epochs):
-            self.running.zero_()
+            running = torch.zeros((), device=self.config.device)
             batches = torch.randperm(len(self.data), device=self.config.device).split(self.config.batch_size)
             for rows in batches:
-                self.running += self.step(self.data[rows])
-            print(f"epoch {epoch}: loss {self.running.item() / len(batches):.4f}")
+                running += self.step(self.data[rows])
+            print(f"epoch {epoch}: loss {running.item() / len(batches):.4f}")
 
 
 if __name__ == "__main__":
