@@ -1,0 +1,48 @@
+"""Checks a rule against the Profile's tables: what can only be said where pandas is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpudoctor.config import suggestion
+from gpudoctor.engine.rule import Example, Rule
+from gpudoctor.errors import RuleError
+from gpudoctor.profile import TABLES, Profile, frame
+
+
+def check_tables(rule: Rule) -> None:
+    """Checks that the tables a rule and its examples name exist.
+
+    Raises:
+        RuleError: naming the table or column that does not, with the closest that does.
+    """
+    for key, names in (("requires", rule.requires), ("optional", rule.optional)):
+        for name in names:
+            if name not in TABLES:
+                hint = suggestion(name, TABLES) or f"; the tables are {', '.join(TABLES)}"
+                raise RuleError(f"{rule.path}: `{key}` names table {name!r}, which does not exist{hint}")
+    if twice := set(rule.requires) & set(rule.optional):
+        raise RuleError(f"{rule.path}: {sorted(twice)[0]!r} is in both `requires` and `optional`; name it once")
+    for example in rule.examples:
+        for name, rows in example.tables.items():
+            at = f"{rule.path}: line {example.line}: the example"
+            if name not in rule.tables:
+                hint = suggestion(name, rule.tables) or f"; it reads {', '.join(rule.tables)}"
+                raise RuleError(f"{at} fills table {name!r}, which the rule does not read{hint}")
+            for row in rows:
+                _check_columns(name, row, at)
+
+
+def example_profile(rule: Rule, example: Example) -> Profile:
+    """The profile that an example describes: all tables of the rule are measured, some of them empty."""
+    tables = {name: frame(name, example.tables.get(name, ())) for name in rule.tables}
+    return Profile(tables, facts=example.facts, sources=example.sources)
+
+
+def _check_columns(table: str, row: Mapping[str, Any], at: str) -> None:
+    names = TABLES[table].names
+    for column in row:
+        if column not in names:
+            hint = suggestion(column, names) or f"; it has {', '.join(names)}"
+            raise RuleError(f"{at}: table {table!r} has no column {column!r}{hint}")

@@ -1,0 +1,181 @@
+"""Makes a Finding of one row of a rule's query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from gpudoctor.diagnosis import SEVERITIES, Finding, Location, Remedy, Saving, Severity
+from gpudoctor.engine.evidence import evidence_of
+from gpudoctor.engine.messages import render, render_line
+from gpudoctor.engine.remedy import make_diff
+from gpudoctor.engine.rule import RemedyText, Rule
+from gpudoctor.engine.source import enclosing_function, excerpt
+from gpudoctor.engine.suppression import suppressed
+from gpudoctor.errors import RuleError
+
+ERROR_SHARE = 0.20
+"""Share of the step from which a finding is an error: a fifth is worth stopping for (the catalogue's scale)."""
+
+WARNING_SHARE = 0.03
+"""Share from which it is a warning: below 3 % a fix can hardly be told from the noise of step times."""
+
+
+def make_finding(rule: Rule, row: Mapping[str, Any], sources: Mapping[str, str], step_ns: int | None) -> Finding:
+    """Makes the finding of a row, without its fingerprint.
+
+    Args:
+        rule: the rule.
+        row: columns by the contract in docs/rules.md.
+        sources: text of the user's files by path.
+        step_ns: median time of an unprofiled steady step; None leaves the finding without a saving.
+
+    Raises:
+        RuleError: a contract column has a value that it must not have, or a text cannot be rendered.
+    """
+    saving = _saving(rule, row, step_ns)
+    where = _location(rule, row, sources)
+    text = sources.get(where.file) if where else None
+    accepted = _optional_text(rule, row, "accepted")
+    if accepted is None and where and text is not None:
+        accepted = suppressed(text, where.line, rule.id, rule.name)
+    locations = _locations(rule, row, sources, where)
+    return Finding(
+        rule=rule.id,
+        name=rule.name,
+        title=rule.title,
+        severity=severity_of(rule, _severity_column(rule, row), saving),
+        message=render_line(rule.message, row, _at(rule)),
+        where=where,
+        locations=locations,
+        count=_integer(rule, row, "count"),
+        saving=saving,
+        evidence=evidence_of("Measured", row),
+        remedy=_remedy(rule, row, sources, where, locations),
+        excerpt=excerpt(text, where.line) if where and text is not None else (),
+        accepted=accepted,
+        when_wrong=rule.sections["When this is wrong"],
+    )
+
+
+def severity_of(rule: Rule, override: Severity | None, saving: Saving | None) -> Severity:
+    """The row's own severity, else the saving's share on the scale, else the rule's default; capped by the rule."""
+    if override is not None:
+        severity = override
+    elif saving is None:
+        severity = rule.severity
+    else:
+        high = saving.share >= ERROR_SHARE
+        severity = "error" if high else "warning" if saving.share >= WARNING_SHARE else "info"
+    cap = rule.max_severity
+    return severity if cap is None else max(severity, cap, key=SEVERITIES.index)
+
+
+def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving | None:
+    """What a row's time is worth.
+
+    Costs of a step or an epoch lie inside the median step, so their share is of that. Those of a whole run (compiling)
+    lie outside it: their share is of the mean step, which is the median plus the cost.
+    """
+    cost = row.get("cost_ns")
+    if cost is None or not step_ns:
+        return None
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        raise RuleError(f"{_at(rule)}: column cost_ns is {cost!r}; it must be nanoseconds a step or null")
+    ns = max(0, round(cost))
+    whole = step_ns + ns if rule.horizon == "run" else step_ns
+    basis = _optional_text(rule, row, "saving_basis")
+    saving = Saving(ns_per_step=ns, share=min(1.0, ns / whole))
+    return saving if basis is None else Saving(saving.ns_per_step, saving.share, basis=basis)
+
+
+def _severity_column(rule: Rule, row: Mapping[str, Any]) -> Severity | None:
+    value = row.get("severity")
+    if value is not None and value not in SEVERITIES:
+        raise RuleError(f"{_at(rule)}: column severity is {value!r}; it must be one of {', '.join(SEVERITIES)} or null")
+    return cast("Severity | None", value)
+
+
+def _location(rule: Rule, row: Mapping[str, Any], sources: Mapping[str, str]) -> Location | None:
+    """The place a row or a struct of `locations` names; None without a file or a line."""
+    file, line = _optional_text(rule, row, "file"), _integer(rule, row, "line")
+    if file is None or line is None:
+        return None
+    text = sources.get(file)
+    function = _optional_text(rule, row, "function") or (enclosing_function(text, line) if text is not None else None)
+    return Location(
+        file=file,
+        line=line,
+        precision=_optional_text(rule, row, "precision") or "call",
+        function=function,
+        module=_optional_text(rule, row, "module"),
+        role=_optional_text(rule, row, "role"),
+    )
+
+
+def _locations(
+    rule: Rule, row: Mapping[str, Any], sources: Mapping[str, str], where: Location | None
+) -> tuple[Location, ...]:
+    """The other places, each line once, in the row's order."""
+    found: dict[tuple[str, int], Location] = {}
+    for item in row.get("locations") or []:
+        if not isinstance(item, dict):
+            raise RuleError(f"{_at(rule)}: column locations must be a list of structs with file, line and role")
+        place = _location(rule, item, sources)
+        if place and (where is None or (place.file, place.line) != (where.file, where.line)):
+            found.setdefault((place.file, place.line), place)
+    return tuple(found.values())
+
+
+def _remedy(
+    rule: Rule,
+    row: Mapping[str, Any],
+    sources: Mapping[str, str],
+    where: Location | None,
+    locations: tuple[Location, ...],
+) -> Remedy | None:
+    if not rule.remedies:
+        return None
+    name = _optional_text(rule, row, "remedy") or next(iter(rule.remedies))
+    if name not in rule.remedies:
+        raise RuleError(f"{_at(rule)}: column remedy is {name!r}; [remedies] has {', '.join(rule.remedies)}")
+    remedy = rule.remedies[name]
+    diff = _diff(rule, remedy, row, sources, (where, *locations))
+    return Remedy(name, render(remedy.text, row, _at(rule)), diff, remedy.risk)
+
+
+def _diff(
+    rule: Rule,
+    remedy: RemedyText,
+    row: Mapping[str, Any],
+    sources: Mapping[str, str],
+    places: tuple[Location | None, ...],
+) -> str | None:
+    edit = remedy.edit
+    if edit is None:
+        return None
+    place = places[0] if edit.at is None else next((p for p in places if p and p.role == edit.at), None)
+    if place is None or place.precision != "call" or place.file not in sources:
+        return None
+    put = {name: render_line(source, row, _at(rule)) for name, source in edit.put.items()}
+    return make_diff(edit, place.file, sources[place.file], place.line, put)
+
+
+def _optional_text(rule: Rule, row: Mapping[str, Any], column: str) -> str | None:
+    value = row.get(column)
+    if value is not None and not isinstance(value, str):
+        raise RuleError(f"{_at(rule)}: column {column} is {value!r}; it must be a text or null")
+    return value or None
+
+
+def _integer(rule: Rule, row: Mapping[str, Any], column: str) -> int | None:
+    value = row.get(column)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise RuleError(f"{_at(rule)}: column {column} is {value!r}; it must be a whole number or null")
+    return value
+
+
+def _at(rule: Rule) -> str:
+    return f"{rule.id} ({rule.path.name})"

@@ -1,0 +1,168 @@
+"""Runs rules over a profile: what was found, what was judged and is fine, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.config import Config, Value, suggestion
+from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Run
+from gpudoctor.engine.contract import check_tables
+from gpudoctor.engine.finding import make_finding
+from gpudoctor.engine.fingerprint import with_fingerprints
+from gpudoctor.engine.rule import Rule
+from gpudoctor.engine.sandbox import RuleLimitError, Sandbox
+from gpudoctor.errors import UsageError
+from gpudoctor.profile import Profile
+
+_ROWS_NEEDED = ("steps", "ops", "kernels")
+"""Tables that, empty, mean that nothing was watched; the other tables are empty on a healthy run."""
+
+_OBSERVED = ("ops", "steps")
+"""Tables that say how a step was watched, the more telling first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the rules say about a profile: every rule that ran is in exactly one of the three."""
+
+    findings: tuple[Finding, ...]
+    not_measured: tuple[NotMeasured, ...]
+    passed: tuple[Passed, ...]
+
+
+def diagnose(
+    profile: Profile, rules: Iterable[Rule], *, run: Run | None = None, config: Config | None = None
+) -> Outcome:
+    """Runs the rules that the configuration selects.
+
+    Args:
+        profile: the tables, facts (`step_ns`, `epoch_seen`) and sources.
+        rules: all known rules.
+        run: gives the step time when there is one; else the profile's fact `step_ns` does.
+        config: selection, thresholds and whether preview rules run.
+
+    Returns:
+        Findings by saving, then severity, then place; rules not measured and rules passed by id.
+
+    Raises:
+        RuleError: a rule is wrong.
+        UsageError: the configuration names a rule or threshold that does not exist.
+    """
+    config = config or Config()
+    known = tuple(rules)
+    thresholds = _thresholds(known, config)
+    step_ns = run.step_ns if run is not None and run.step_ns is not None else profile.facts.get("step_ns")
+    sandbox = Sandbox(profile)
+    findings: list[Finding] = []
+    not_measured: list[NotMeasured] = []
+    passed: list[Passed] = []
+    for rule in select_rules(known, config):
+        check_tables(rule)
+        missing = _missing(rule, profile)
+        if missing is not None:
+            not_measured.append(missing)
+            continue
+        if rule.status == "preview" and not config.preview:
+            continue
+        try:
+            rows = sandbox.query(rule.sql, rule.tables, thresholds[rule.id], f"{rule.id} ({rule.path.name})")
+        except RuleLimitError as error:
+            how = "report it with this recording, or give the rule stricter thresholds"
+            not_measured.append(NotMeasured(rule.id, rule.name, str(error), how))
+            continue
+        findings += [make_finding(rule, row, profile.sources, step_ns) for row in rows]
+        if not rows:
+            unseen = _unseen(rule, profile)
+            if unseen is not None:
+                not_measured.append(unseen)
+            else:
+                passed.append(Passed(rule.id, rule.name, rule.title))
+    findings = with_fingerprints(findings, profile.sources)
+    return Outcome(tuple(sorted(findings, key=_rank)), tuple(not_measured), tuple(passed))
+
+
+def select_rules(rules: Sequence[Rule], config: Config) -> tuple[Rule, ...]:
+    """The rules that `select` and `ignore` leave, in the order of their ids.
+
+    Raises:
+        UsageError: an entry fits no rule.
+    """
+    for key, words in (("select", config.select), ("ignore", config.ignore)):
+        for word in words:
+            if not any(_fits(word, rule) for rule in rules):
+                hint = suggestion(word, [name for rule in rules for name in (rule.id, rule.name)])
+                raise UsageError(f"{config.path or 'command line'}: `{key}` has {word!r}, which is no rule{hint}")
+    chosen = [
+        rule
+        for rule in rules
+        if (not config.select or any(_fits(word, rule) for word in config.select))
+        and not any(_fits(word, rule) for word in config.ignore)
+    ]
+    return tuple(sorted(chosen, key=lambda rule: rule.id))
+
+
+def _fits(word: str, rule: Rule) -> bool:
+    """Whether an entry names the rule: its name, its id or the beginning of its id."""
+    return bool(word) and (word.lower() == rule.name or rule.id.startswith(word.upper()))
+
+
+def _thresholds(rules: Sequence[Rule], config: Config) -> dict[str, Mapping[str, Value]]:
+    """The thresholds of each rule, with the configured ones in place of the rule's own."""
+    by_id = {rule.id: rule for rule in rules}
+    for rule_id, values in config.thresholds.items():
+        at = f"{config.path}: [tool.gpudoctor.rules.{rule_id}]"
+        if rule_id not in by_id:
+            raise UsageError(f"{at} is for a rule that does not exist{suggestion(rule_id, by_id)}")
+        known = by_id[rule_id].thresholds
+        for name, value in values.items():
+            if name not in known:
+                hint = suggestion(name, known) or f"; it has {', '.join(known) or 'none'}"
+                raise UsageError(f"{at}: the rule has no threshold {name!r}{hint}")
+            if _kind(value) != _kind(known[name].value):
+                raise UsageError(f"{at}: {name} is {value!r}; it must be a {_kind(known[name].value)}")
+    return {
+        rule.id: {name: threshold.value for name, threshold in rule.thresholds.items()}
+        | dict(config.thresholds.get(rule.id, {}))
+        for rule in rules
+    }
+
+
+def _kind(value: Value) -> str:
+    return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+
+
+def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
+    """Why the rule cannot be judged at all; None when it can."""
+    for name in rule.requires:
+        if not profile.measured(name) or (name in _ROWS_NEEDED and profile.table(name).empty):
+            reason, how = profile.why_not(name)
+            if profile.measured(name):
+                reason = f"no {'step' if name == 'steps' else 'profiled step' if name == 'ops' else 'kernel'} was seen"
+            return NotMeasured(rule.id, rule.name, reason, how)
+    if rule.observation is not None:
+        table = next((name for name in _OBSERVED if name in rule.requires), None)
+        if table and not (profile.table(table)["observation"] == rule.observation).any():
+            return NotMeasured(
+                rule.id, rule.name, f"no step was watched in {rule.observation} mode", profile.why_not(table)[1]
+            )
+    return None
+
+
+def _unseen(rule: Rule, profile: Profile) -> NotMeasured | None:
+    """Why silence means nothing here: what the rule looks for may come at an epoch's end that was not seen."""
+    if rule.horizon == "step" or profile.facts.get("epoch_seen") is not False:
+        return None
+    return NotMeasured(
+        rule.id,
+        rule.name,
+        "nothing was found up to here, but the end of an epoch was not seen",
+        "let the run reach it: a larger `--budget`, or `--run-to-end`",
+    )
+
+
+def _rank(finding: Finding) -> tuple[int, int, str, int, str]:
+    """Sort key: largest saving first, then severity, then place."""
+    saving = finding.saving.ns_per_step if finding.saving else -1
+    file, line = (finding.where.file, finding.where.line) if finding.where else ("", 0)
+    return (-saving, SEVERITIES.index(finding.severity), file, line, finding.rule)
