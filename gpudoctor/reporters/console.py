@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from gpudoctor.diagnosis import Budget, Diagnosis, Finding, Remedy, Severity
-from gpudoctor.reporters import wording
+from gpudoctor.reporters import diff, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_count, format_ns, format_share, plural
@@ -143,7 +143,7 @@ def _finding(paper: Paper, finding: Finding) -> None:
 
 
 def _remedy(paper: Paper, remedy: Remedy) -> None:
-    changes = changed_lines(remedy.diff) if remedy.diff else []
+    changes = diff.changes(remedy.diff) if remedy.diff else []
     if not changes:
         paper.line(Text.assemble(("fix  ", "dim"), first_paragraph(remedy.text)), indent=2, hang=5)
         return
@@ -171,15 +171,6 @@ def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
         rules = " ".join(one_line(rule.rule) for rule in group.rules)
         label = f"{wording.NOT_MEASURED}  "
         paper.line(Text.assemble((label, "dim"), f"{rules}: {group.reason}; {group.how}"), hang=len(label))
-
-
-def changed_lines(diff: str) -> list[str]:
-    """The added and removed lines of a unified diff without headers and context, moved left by what they share."""
-    lines = [line for line in diff.splitlines() if line[:1] in ("+", "-") and line[:4] not in ("--- ", "+++ ")]
-    bodies = [wording.code_line(line[1:]).expandtabs(4) for line in lines]
-    indents = [len(body) - len(body.lstrip(" ")) for body in bodies if body.strip()]
-    shared = min(indents, default=0)
-    return [f"{line[0]} {body[shared:]}" for line, body in zip(lines, bodies, strict=True)]
 
 
 def first_paragraph(markdown: str) -> str:

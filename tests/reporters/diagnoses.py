@@ -74,7 +74,7 @@ def graph_break() -> Finding:
         remedy=Remedy(
             "torch.where",
             "Choose with a tensor, not with a Python branch. `torch.where` keeps both sides in one graph:\n\n"
-            "```python\nh = torch.where(h.mean() > 0, self.fc2(h), h)\n```\n\nWhen the branch must stay, move it of "
+            "```python\nh = torch.where(h.mean() > 0, self.fc2(h), h)\n```\n\nWhen the branch must stay, move it "
             "out of the compiled function.",
             "--- train.py\n+++ train.py\n@@ -16,3 +16,2 @@\n         h = F.relu(self.fc1(x))\n"
             "-        if h.mean().item() > 0:\n-            h = self.fc2(h)\n"

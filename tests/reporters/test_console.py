@@ -122,10 +122,6 @@ def test_a_long_diff_is_cut_and_says_so() -> None:
     assert "… 12 more lines in the report" in text
 
 
-def test_a_diff_keeps_lines_that_look_like_headers() -> None:
-    assert console.changed_lines("--- a\n+++ b\n@@ -1 +1 @@\n---x\n+++y\n context\n") == ["- --x", "+ ++y"]
-
-
 def test_a_terminal_gets_colour_and_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

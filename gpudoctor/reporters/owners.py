@@ -1,0 +1,53 @@
+"""How the owners of step time are named, explained, coloured and told apart without colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpudoctor.reporters.wording import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One owner: its colour (a number of the style sheet's palette), and whether its time is work or waiting."""
+
+    label: str
+    meaning: str
+    colour: int
+    work: bool = True
+
+
+COLOURS = 8
+"""Colours in the style sheet's palette, `--c1` to `--c8`."""
+
+_OWNERS = {
+    "matmul": Owner("matmul", "matrix products and convolutions", 1),
+    "operators": Owner("operators", "all other tensor operators", 2),
+    "optimizer": Owner("optimizer", "the optimizer's step", 3),
+    "compute": Owner("compute", "kernels on the device", 1),
+    "framework": Owner("framework", "torch between operators", 4, False),
+    "input": Owner("input", "waiting for the next batch", 5, False),
+    "compile": Owner("compile", "torch.compile compiling", 6, False),
+    "python": Owner("python", "Python code outside torch", 7, False),
+    "unknown": Owner("unknown", "no instrument saw what ran", 8, False),
+    "communication": Owner("exposed communication", "collectives that no kernel hides", 2, False),
+    "copies": Owner("exposed copies", "copies that no kernel hides", 3, False),
+    "sync": Owner("sync", "the host waits for the device", 6, False),
+    "launch": Owner("launch", "the device waits for the next launch", 4, False),
+    "idle": Owner("idle", "the device has nothing to do", 8, False),
+}
+
+
+def describe(names: tuple[str, ...]) -> tuple[Owner, ...]:
+    """The owners of one budget, no two in one colour while the palette lasts; unknown names keep their name."""
+    known = [_OWNERS.get(name) for name in names]
+    free = [c for c in range(1, COLOURS + 1) if c not in {owner.colour for owner in known if owner}]
+    used: set[int] = set()
+    described = []
+    for name, match in zip(names, known, strict=True):
+        owner = match or Owner(one_line(name), "", 0)
+        if not match or owner.colour in used:
+            owner = replace(owner, colour=free.pop(0) if free else COLOURS)
+        used.add(owner.colour)
+        described.append(owner)
+    return tuple(described)
