@@ -4,7 +4,7 @@
 # those tests skip and say so.
 set -u
 
-for name in chromium chromium-browser google-chrome google-chrome-stable; do
+for name in chromium chromium-browser google-chrome; do
     if command -v "$name" >/dev/null 2>&1; then exit 0; fi
 done
 
