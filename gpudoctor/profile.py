@@ -88,7 +88,7 @@ TABLES: dict[str, Table] = {
             (
                 "source",
                 "str",
-                "what ended the step: optimizer, backward, dataloader, ProfilerStep, annotation, window",
+                "what ended the step: call, optimizer, backward, dataloader, ProfilerStep, annotation, window",
             ),
         ),
         _table(

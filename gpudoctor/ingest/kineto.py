@@ -167,20 +167,23 @@ def _resolve_thread(
         above = stack[-1] if stack else None
         if above is not None:
             node.parent = above.parent if above.cat == "python_function" else above
-            node.python = above if above.cat == "python_function" else above.python
+            node.python = above if _has_source(above) else above.python
             node.module = above.module
             node.depth = 0 if node.parent is None else node.parent.depth + 1
         node.mark = mark
         if python:
-            if event.name.startswith("nn.Module: "):
-                node.module = event.name.removeprefix("nn.Module: ")
-            elif event.name.startswith("<built-in") and above is not None:
-                node.python = above if above.cat == "python_function" else above.python
+            if event.name.startswith("nn.Module: "):  # "nn.Module: Linear_3", numbered by first call
+                node.module = event.name.removeprefix("nn.Module: ").rpartition("_")[0]
         else:
             if node.parent is not None:
                 node.parent.children_ns += node.end_ns - node.start_ns
             trace.nodes.append(node)
         stack.append(node)
+
+
+def _has_source(node: Node) -> bool:
+    """Whether a node is a Python function with a file: built-in functions only pass their caller on."""
+    return node.cat == "python_function" and not node.name.startswith("<built-in")
 
 
 def _number(value: Any) -> int:

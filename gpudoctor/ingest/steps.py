@@ -1,6 +1,6 @@
 """Cuts the watch log into training steps and fills the tables `steps` and `batches`.
 
-A step ends where the optimizer's period ends. Without optimizer steps (manual updates, a compiled optimizer step)
+A step ends where the caller says so, else where the optimizer's period ends. Without optimizer steps (manual updates, a compiled optimizer step)
 every backward call ends one; without those every batch does (inference).
 """
 
@@ -20,7 +20,9 @@ PERIOD_AGREEMENT = 0.9  # share of optimizer steps that must repeat one period e
 
 
 def cut(log: WatchLog) -> tuple[list[int], str | None]:
-    """Ends of all steps in nanoseconds, and what ended them: optimizer, backward, dataloader, or None."""
+    """Ends of all steps in nanoseconds, and what ended them: call, optimizer, backward, dataloader, or None."""
+    if log.stated:
+        return [span.end_ns for span in log.stated], "call"
     if log.optimizer_steps:
         return _optimizer_ends(log), "optimizer"
     if len(log.backwards) > 1:
@@ -77,7 +79,7 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     ends, source = cut(log)
     if not ends:
         return [], _batch_rows(log, [])
-    firsts = [s.start_ns for s in (*log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
+    firsts = [s.start_ns for s in (*log.stated[:1], *log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
     started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
     start = min([*firsts, *started[:1]])
     rows = []

@@ -66,7 +66,7 @@ class Mark:
 
 @dataclass(slots=True)
 class WatchLog:
-    """Everything in a watch log, each kind in time order.
+    """Everything in a watch log, each kind in time order; `stated` are steps whose end the caller stated.
 
     Attributes:
         damaged: lines that could not be read.
@@ -75,6 +75,7 @@ class WatchLog:
 
     optimizer_steps: list[OptimizerStep] = field(default_factory=list)
     backwards: list[Span] = field(default_factory=list)
+    stated: list[Span] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     epoch_ends: list[Span] = field(default_factory=list)
     compilations: list[Compilation] = field(default_factory=list)
@@ -114,6 +115,8 @@ def _add(log: WatchLog, row: list[Any]) -> None:
             log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1])))
         case "B":
             log.backwards.append(Span(start, end))
+        case "T":
+            log.stated.append(Span(start, end))
         case "D":
             log.batches.append(Batch(start, end, *rest))
         case "E":

@@ -25,6 +25,7 @@ from gpudoctor.record.input_pipeline import InputPipeline
 from gpudoctor.record.line_marks import LineMarks
 from gpudoctor.record.loop import Loop
 from gpudoctor.record.options import Options
+from gpudoctor.record.patches import Patches
 from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
 
@@ -37,8 +38,9 @@ HARD_BUDGET = 4  # times the budget after which the run is stopped even if no bu
 class Agent:
     """State of one recorded process."""
 
-    def __init__(self, folder: Path, options: Options) -> None:
-        self.folder, self.options = folder, options
+    def __init__(self, folder: Path, options: Options, stated: bool = False) -> None:
+        self.folder, self.options, self._stated = folder, options, stated
+        self.patches = Patches()
         self.pid, self.done = os.getpid(), False
         self.steps = 0
         self.optimizer_events = 0
@@ -46,7 +48,7 @@ class Agent:
         self.watch = Watch(folder)
         self.compiles = CompileLog(folder, self.watch)
         self.marks = LineMarks(self.files)
-        self.bursts = Bursts(folder, self.watch, self.marks)
+        self.bursts = Bursts(folder, self.watch, self.marks, self.patches)
         self.loop = Loop()
         self.notes: list[str] = []
         self._thread: int | None = None
@@ -98,7 +100,7 @@ class Agent:
                 return
             self._optimizer_in_backward = self._backward_number
             identity = 0
-        if self.loop.optimizer(identity):
+        if self.loop.optimizer(identity) and not self._stated:
             if self._depth:
                 self._pending = True  # starting or stopping a profiler inside the engine loses the session
             else:
@@ -118,13 +120,13 @@ class Agent:
         now = self.watch.now()
         self.watch.add("B", started, now)
         ended = self.loop.backward()
-        if self._pending or ended:
+        if (self._pending or ended) and not self._stated:
             self._pending = False
             self.boundary(now)
 
     def batch_asked(self) -> Callable[[], None]:
         """The loop asks for a batch; lines of the dataset are not marked."""
-        if self.loop.batch():
+        if self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
         return self.marks.resume if self.marks.pause() else _nothing
 
@@ -132,6 +134,12 @@ class Agent:
         """A loader is exhausted; only one that steps were taken from ends a training epoch."""
         if self.steps > steps_before:
             self._epoch_ended = True
+
+    def step_stated(self, started: int) -> None:
+        """The caller says that a step ended."""
+        now = self.watch.now()
+        self.watch.add("T", started, now)
+        self.boundary(now)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +152,7 @@ class Agent:
         compiled = self.compiles.started != self._compiles_seen
         self._compiles_seen = self.compiles.started
         self._clean = 0 if compiled else self._clean + 1
-        if self.loop.take_revision():
+        if self.loop.take_revision() and not self._stated:
             self.bursts.abandon()
             self._clean = 0
         ended, self.steps = self.steps, self.steps + 1
@@ -217,6 +225,12 @@ class Agent:
         }
         (self.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 
+    def uninstall(self) -> None:
+        """Takes every hook out again."""
+        self.patches.undo()
+        self.compiles.detach()
+        self.watch.close()
+
 
 def _nothing() -> None:
     return None
@@ -237,12 +251,26 @@ def install(folder: str) -> Agent | None:
         place.mkdir()
     except FileExistsError:
         return None
-    agent = Agent(place, Options.load(Path(folder)))
-    if not agent.compiles.attach():
-        agent.notes.append("this torch has no structured compile log")
+    agent = arm(place, Options.load(Path(folder)))
+    atexit.register(lambda: agent.finish("the script ended"))
+    stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
+    return agent
+
+
+def arm(place: Path, options: Options, stated: bool = False) -> Agent:
+    """Installs every instrument in this process.
+
+    Args:
+        place: the rank's folder.
+        options: how to watch.
+        stated: the caller states where steps end (`Agent.step_stated`); nothing is guessed.
+    """
+    agent = Agent(place, options, stated)
+    logging_compiles = agent.compiles.attach()
     _hook_optimizers(agent)
     _hook_backward(agent)
     pipeline = InputPipeline(
+        agent.patches,
         agent.watch,
         agent.files,
         agent.live,
@@ -252,7 +280,7 @@ def install(folder: str) -> Agent | None:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
-    compile_calls.install(agent.watch, agent.files, agent.live, lambda: agent.steps)
+    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
     agent.watch.flush()
     (place / "begun.json").write_text(
         json.dumps(
@@ -262,12 +290,11 @@ def install(folder: str) -> Agent | None:
                 "torch": torch.__version__,
                 "root": agent.options.root,
                 "foreign": agent.files.foreign,
+                "compile_log": logging_compiles,
             }
         ),
         encoding="utf-8",
     )
-    atexit.register(lambda: agent.finish("the script ended"))
-    stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
     return agent
 
 
@@ -286,8 +313,8 @@ def _hook_optimizers(agent: Agent) -> None:
         if agent.live():
             ended(id(optimizer), "O")
 
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
+        agent.patches.on_undo(handle.remove)
 
     scaler = torch.amp.GradScaler
     original = getattr(scaler, "_maybe_opt_step", None)
@@ -303,7 +330,7 @@ def _hook_optimizers(agent: Agent) -> None:
             ended(id(optimizer), "S")  # skipped for infinities, or compiled so that its hooks are inlined
         return result
 
-    scaler._maybe_opt_step = _maybe_opt_step
+    agent.patches.set(scaler, "_maybe_opt_step", _maybe_opt_step)
 
 
 def _hook_backward(agent: Agent) -> None:
@@ -328,4 +355,4 @@ def _hook_backward(agent: Agent) -> None:
         finally:
             ended(started)
 
-    torch_private.set_engine_entry(torch_private.as_torch_code(run_backward))
+    agent.patches.set(torch.autograd, "_engine_run_backward", torch_private.as_torch_code(run_backward))

@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from gpudoctor.record import torch_private
 from gpudoctor.record.line_marks import LineMarks
+from gpudoctor.record.patches import Patches
 from gpudoctor.record.watch import Watch
 
 FILE = "bursts.json"
@@ -49,7 +50,7 @@ class Burst:
 class Bursts:
     """Takes the planned bursts, one boundary at a time."""
 
-    def __init__(self, folder: Path, watch: Watch, marks: LineMarks) -> None:
+    def __init__(self, folder: Path, watch: Watch, marks: LineMarks, patches: Patches) -> None:
         self._folder, self._watch, self._marks = folder, watch, marks
         # detail first: a script that stops after four steps still gets its lines
         self._plan = [Burst("detail", 2), Burst("light", 3)]
@@ -60,7 +61,7 @@ class Bursts:
         self._retakes = 0
         self.taken: list[Burst] = []
         self.notes: list[str] = []
-        self._yield_to_foreign_sessions()
+        self._yield_to_foreign_sessions(patches)
 
     @property
     def done(self) -> bool:
@@ -168,7 +169,7 @@ class Bursts:
         content = [asdict(burst) for burst in self.taken]
         (self._folder / FILE).write_text(json.dumps(content), encoding="utf-8")
 
-    def _yield_to_foreign_sessions(self) -> None:
+    def _yield_to_foreign_sessions(self, patches: Patches) -> None:
         """A profiler of the script's own goes first: ours is dropped when it starts, and waits until it ends."""
         session = torch.autograd.profiler.profile
         prepare, leave = getattr(session, "_prepare_trace", None), session.__exit__
@@ -185,8 +186,8 @@ class Bursts:
             bursts._foreign.discard(id(self))
             return leave(self, *args)
 
-        session._prepare_trace = _prepare_trace
-        session.__exit__ = __exit__
+        patches.set(session, "_prepare_trace", _prepare_trace)
+        patches.set(session, "__exit__", __exit__)
 
     def _foreign_begins(self, session: Any) -> None:
         if not self._foreign and not any("own profiler" in note for note in self.notes):

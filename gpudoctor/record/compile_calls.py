@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 
+from gpudoctor.record.patches import Patches
 from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
 
 
-def install(watch: Watch, files: UserFiles, live: Callable[[], bool], step: Callable[[], int]) -> None:
+def install(
+    patches: Patches, watch: Watch, files: UserFiles, live: Callable[[], bool], step: Callable[[], int]
+) -> None:
     """Wraps `torch.compile`; the compiled object it returns is untouched."""
     original = torch.compile
 
@@ -38,7 +41,7 @@ def install(watch: Watch, files: UserFiles, live: Callable[[], bool], step: Call
             )
         return original(model, *args, **kwargs)
 
-    torch.compile = compile
+    patches.set(torch, "compile", compile)
 
 
 def describe(model: Any) -> tuple[str, Any]:

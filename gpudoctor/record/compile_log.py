@@ -72,6 +72,13 @@ class CompileLog(logging.Handler):
             took = metadata["bwd_compilation_metrics"].get("duration_us") or 0
             self._watch.add("K", now - int(took) * 1000, now, compile_id, "backward")
 
+    def detach(self) -> None:
+        """Stops listening and closes the file."""
+        logging.getLogger(_LOGGER).removeHandler(self)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def flush(self) -> None:
         """Writes what is buffered."""
         if self._file is not None:

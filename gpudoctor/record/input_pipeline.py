@@ -13,6 +13,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from gpudoctor.record import torch_private
+from gpudoctor.record.patches import Patches
 from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
 
@@ -24,6 +25,7 @@ class InputPipeline:
     """Patches DataLoader and its iterators; every patch returns at once in other processes and after the run.
 
     Args:
+        patches: takes the patches.
         watch: where batches, epochs and loaders are written.
         files: names the user's files.
         live: whether events count now (this process, not finished).
@@ -34,6 +36,7 @@ class InputPipeline:
 
     def __init__(
         self,
+        patches: Patches,
         watch: Watch,
         files: UserFiles,
         live: Callable[[], bool],
@@ -41,7 +44,7 @@ class InputPipeline:
         progress: Callable[[], int],
         epoch_ended: Callable[[int], None],
     ) -> None:
-        self._watch, self._files, self._live = watch, files, live
+        self._patches, self._watch, self._files, self._live = patches, watch, files, live
         self._before, self._progress, self._epoch_ended = before, progress, epoch_ended
         self._loaders: list[Any] = []
         self._parts = threading.local()
@@ -67,7 +70,7 @@ class InputPipeline:
             if pipeline._live():
                 object.__setattr__(loader, _SITE, pipeline._files.site(sys._getframe(1)))
 
-        DataLoader.__init__ = __init__
+        self._patches.set(DataLoader, "__init__", __init__)
 
     def _patch_iterator(self, iterator: Any) -> None:
         begin, following = iterator.__init__, iterator.__next__
@@ -86,7 +89,8 @@ class InputPipeline:
                 return following(self)
             return pipeline._next(self, following)
 
-        iterator.__init__, iterator.__next__ = __init__, __next__
+        self._patches.set(iterator, "__init__", __init__)
+        self._patches.set(iterator, "__next__", __next__)
 
     def _enter(self, loader: Any, started: int, frame: Any) -> dict[str, int]:
         """One pass over a loader begins: what to remember of it."""
@@ -188,7 +192,7 @@ class InputPipeline:
                 pipeline._parts.collate = spent[0]
                 pipeline._parts.fetch = time.perf_counter_ns() - begun - spent[0]
 
-        fetcher.fetch = fetch
+        self._patches.set(fetcher, "fetch", fetch)
 
 
 def batch_size(batch: Any, depth: int = 0) -> int | None:

@@ -30,11 +30,6 @@ def engine_entry() -> Callable[..., Any] | None:
     return getattr(torch.autograd, "_engine_run_backward", None)
 
 
-def set_engine_entry(function: Callable[..., Any]) -> None:
-    """Replaces the engine entry."""
-    torch.autograd._engine_run_backward = function
-
-
 def profiler_running() -> bool:
     """Whether some profiler session is active in this process."""
     return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))

@@ -5,6 +5,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["O", start, end, optimizer, depth]     an optimizer step; depth > 0 when inside a backward call
     ["S", start, end, optimizer, depth]     a step that GradScaler skipped
     ["B", start, end]                       a backward call (outermost)
+    ["T", start, end]                       a step whose end the caller stated
     ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns]   a batch
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind]     a compilation: dynamo or backward
@@ -54,6 +55,11 @@ class Watch:
             self._file.write("".join(json.dumps(row, default=str) + "\n" for row in rows))
             self._file.flush()
             self._flushed_ns = self.now()
+
+    def close(self) -> None:
+        """Writes what is left and closes the file."""
+        self.flush()
+        self._file.close()
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the log's own."""

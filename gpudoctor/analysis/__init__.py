@@ -1,0 +1,1 @@
+"""Derived tables: pure functions over the tables of a Profile."""

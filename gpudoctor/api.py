@@ -1,0 +1,144 @@
+"""The Python API: diagnose a function, a block of code, or what was recorded before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gpudoctor
+from gpudoctor.config import Config, load_config
+from gpudoctor.diagnosis import Diagnosis
+from gpudoctor.errors import GpuDoctorError, UsageError
+from gpudoctor.profile import Profile
+from gpudoctor.recording import Recording
+
+if TYPE_CHECKING:
+    from gpudoctor.record.agent import Agent
+
+DEFAULT_STEPS = 20  # two warm-up, two detail and three light steps, each burst followed by one that settles, and a rest
+
+
+def check(function: Callable[[], Any], steps: int = DEFAULT_STEPS) -> Diagnosis:
+    """Calls a training step again and again and says what is slow in it.
+
+    Args:
+        function: one step, called without arguments.
+        steps: how often it is called; below 12 nothing is left to be timed without the profiler.
+
+    Returns:
+        The diagnosis; the recording is kept under `.gpudoctor/` in the working folder.
+
+    Raises:
+        UsageError: `steps` is below 1, or a recording is running already.
+    """
+    if steps < 1:
+        raise UsageError(f"steps={steps}: at least one call is needed")
+    with _recording(getattr(function, "__qualname__", "function"), stated=True) as (session, agent):
+        for _ in range(steps):
+            started = agent.watch.now()
+            function()
+            agent.step_stated(started)
+    return session.diagnosis
+
+
+@dataclass(slots=True)
+class Session:
+    """A block under observation.
+
+    Attributes:
+        recording: where it is recorded.
+    """
+
+    recording: Recording
+    _diagnosis: Diagnosis | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The diagnosis, once the block has ended.
+
+        Raises:
+            GpuDoctorError: the block still runs.
+        """
+        if self._diagnosis is None:
+            if (self.recording.path / "rank0" / "run.json").is_file():
+                self._diagnosis = analyze(self.recording.path)
+            else:
+                raise GpuDoctorError("the recorded block still runs; ask for the diagnosis after it")
+        return self._diagnosis
+
+
+@contextmanager
+def record() -> Iterator[Session]:
+    """Observes the training loop in a `with` block; steps are found as `gpudoctor check` finds them.
+
+    with gpudoctor.record() as session:
+        train()
+    print(session.diagnosis.verdict)
+    """
+    with _recording("block", stated=False) as (session, _):
+        yield session
+
+
+def analyze(path: str | Path) -> Diagnosis:
+    """Diagnoses a recording's folder or a Kineto trace, with the configuration of the working folder.
+
+    Raises:
+        InputError: the path is neither.
+    """
+    from gpudoctor.diagnose import diagnose
+    from gpudoctor.engine.rulefile import load_rules
+
+    config = load_config(Path.cwd())
+    return diagnose(load(Path(path)), load_rules(config.rule_dirs), config)
+
+
+def load(path: Path) -> Profile:
+    """The Profile of a recording's folder or of a Kineto trace.
+
+    Raises:
+        InputError: the path is neither.
+    """
+    from gpudoctor.ingest import open_path
+
+    return open_path(path)
+
+
+_running: list[Recording] = []
+
+
+@contextmanager
+def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
+    from gpudoctor.record.agent import arm
+    from gpudoctor.record.options import Options
+    from gpudoctor.recording import create
+
+    if _running:
+        raise UsageError(f"a recording is running already ({_running[0].path.name}); end it first")
+    cwd = Path.cwd()
+    started = datetime.now().astimezone().isoformat(timespec="seconds")
+    manifest = {
+        "gpudoctor": gpudoctor.__version__,
+        "command": [label],
+        "script": label,
+        "argv": [],
+        "started": started,
+        "script_exit": None,
+    }
+    recording = create(cwd, label, manifest)
+    place = recording.path / "rank0"
+    place.mkdir()
+    _running.append(recording)
+    agent = arm(place, Options(str(cwd), run_to_end=True), stated)
+    try:
+        yield Session(recording), agent
+    finally:
+        _running.clear()
+        agent.finish("the block ended")
+        agent.uninstall()
+
+
+__all__ = ["Config", "Session", "analyze", "check", "load", "record"]

@@ -1,0 +1,78 @@
+"""`gpudoctor check`: record a script, diagnose it, print, write the report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, configuration
+
+HELP = """Run a training script under observation and say what is slow in it.
+
+The script runs unmodified, as under `python`; its standard output goes to standard error. Its own arguments follow
+`--`:  gpudoctor check train.py -- --lr 0.1"""
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 findings at or above --fail-on; 2 usage or internal error; 3 the script failed; "
+    "4 inconclusive (no training step was seen)."
+)
+DEFAULT_BUDGET_S = 60.0
+
+
+def check(
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SCRIPT [-- ARGS]", help="Script to run, or any command after `--`.", show_default=False),
+    ] = None,
+    module: Annotated[
+        str | None, typer.Option("-m", metavar="MODULE", help="Run a module, as `python -m` does.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", min=0.001, help="Seconds of steps to watch before stopping the script.", show_default="60"),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Stop the script after this many steps.", show_default=False)
+    ] = None,
+    run_to_end: Annotated[bool, typer.Option("--run-to-end", help="Never stop the script.")] = False,
+    output_format: Format = OutputFormat.FULL,
+    output: Output = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    fail_on: Fail = None,
+    preview: Preview = False,
+) -> int:
+    """See HELP."""
+    from gpudoctor.record.launch import record
+    from gpudoctor.record.launch import target as parse_target
+
+    # everything that can be wrong on our side is looked at before the script is started
+    what = parse_target(target or [], module)
+    config = configuration(select, ignore, preview, fail_on)
+    from gpudoctor.engine.rulefile import load_rules
+    from gpudoctor.engine.run import select_rules
+
+    rules = load_rules(config.rule_dirs)
+    select_rules(rules, config)
+    recording = record(
+        what,
+        budget_s=budget or config.budget_s or DEFAULT_BUDGET_S,
+        max_steps=steps,
+        run_to_end=run_to_end,
+    )
+    from gpudoctor.cli.options import exit_code, publish
+    from gpudoctor.diagnose import diagnose
+    from gpudoctor.diagnosis import to_json
+    from gpudoctor.ingest.recording import load
+
+    diagnosis = diagnose(load(recording), rules, config)
+    (recording.path / "diagnosis.json").write_text(to_json(diagnosis), encoding="utf-8")
+    status = recording.manifest["script_exit"]
+    failed = status != 0
+    if failed:
+        ended = f"was killed by signal {-status}" if status < 0 else f"failed with exit code {status}"
+        sys.stderr.write(f"gpudoctor: {what.shown} {ended}; what was seen until then follows\n")
+    publish(diagnosis, output_format, output or Path(recording.path) / "report.html")
+    return exit_code(diagnosis, config, script_failed=failed)

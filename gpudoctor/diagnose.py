@@ -1,0 +1,152 @@
+"""Profile → Diagnosis: runs the rules and puts the run's facts, budget, counters and verdict beside their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gpudoctor
+from gpudoctor.config import Config
+from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, Run, StepTime
+from gpudoctor.engine.rule import Rule
+from gpudoctor.engine.run import diagnose as run_rules
+from gpudoctor.profile import Profile
+from gpudoctor.units import format_ns, format_share, plural
+
+MAX_STEP_TIMES = 2000
+"""Steps kept for the chart: the first ones; more would make the page large and the bars thinner than a pixel."""
+
+
+def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = None) -> Diagnosis:
+    """Judges a profile.
+
+    Args:
+        profile: tables, facts and sources of one process.
+        rules: the rules to run.
+        config: selection, thresholds, preview.
+
+    Raises:
+        RuleError: a rule is wrong.
+        UsageError: the configuration names a rule that does not exist.
+    """
+    run = _run(profile)
+    outcome = run_rules(profile, rules, run=run, config=config)
+    return Diagnosis(
+        run=run,
+        verdict=_verdict(run, outcome.findings, len(outcome.passed)),
+        budget=_budget(profile),
+        counters=_counters(profile),
+        findings=outcome.findings,
+        not_measured=outcome.not_measured,
+        passed=outcome.passed,
+        step_times=_step_times(profile),
+        gpudoctor=gpudoctor.__version__,
+    )
+
+
+def _run(profile: Profile) -> Run:
+    facts = profile.facts
+    return Run(
+        script=str(facts.get("script", "?")),
+        argv=tuple(map(str, facts.get("argv", ()))),
+        torch=facts.get("torch"),
+        device=facts.get("device"),
+        started=facts.get("started"),
+        steps=int(facts.get("steps", 0)),
+        step_source=facts.get("step_source"),
+        step_ns=facts.get("step_ns"),
+        step_spread_ns=facts.get("step_spread_ns"),
+        step_count=int(facts.get("step_count", 0)),
+        profiled_step_ns=facts.get("profiled_step_ns"),
+        stopped=facts.get("stopped"),
+        script_exit=facts.get("script_exit"),
+        integrity=tuple(facts.get("notes", ())),
+        environment=dict(facts.get("environment", {})),
+    )
+
+
+def _budget(profile: Profile) -> Budget | None:
+    """The budget of the step with the median time among those that have one."""
+    table = profile.table("step_budget")
+    if table.empty:
+        return None
+    totals = table.groupby("step")["dur_ns"].sum().sort_values()
+    step = int(totals.index[(len(totals) - 1) // 2])
+    total = int(totals.loc[step])
+    rows = table[(table["step"] == step) & (table["dur_ns"] > 0)].sort_values("dur_ns", ascending=False)
+    shares = tuple(
+        BudgetShare(str(owner), int(ns), int(ns) / total) for owner, ns in zip(rows["owner"], rows["dur_ns"], strict=True)
+    )
+    return Budget(step, total, "device" if profile.facts.get("gpu") else "main thread", shares)
+
+
+def _counters(profile: Profile) -> dict[str, int | None]:
+    """Counts that do not depend on the machine's speed; null where not measured."""
+    ops, detail = profile.table("ops"), None
+    if profile.measured("ops"):
+        detail = ops[ops["observation"] == "detail"]
+        per_step = detail.groupby("step").size()
+        first = int(per_step.index[-1]) if len(per_step) else None
+        detail = detail[detail["step"] == first] if first is not None else None
+
+    def count(name: str, condition: str | None = None) -> int | None:
+        if not profile.measured(name):
+            return None
+        table = profile.table(name)
+        return len(table) if condition is None else len(table.query(condition, engine="python"))
+
+    aten = None if detail is None else int(detail["name"].str.startswith("aten::").sum())
+    reads = None if detail is None else int((detail["host_read"].fillna(False) & (detail["owner"] == "user")).sum())
+    graphs = None
+    if profile.measured("compilations"):
+        graphs = int(profile.table("compilations")["graph_ops"].fillna(0).gt(0).sum())
+    return {
+        "graphs": graphs,
+        "graph_breaks": count("graph_breaks"),
+        "recompiles": count("recompiles"),
+        "operators_per_step": aten,
+        "host_reads_per_step": reads,
+        "kernels": count("kernels"),
+    }
+
+
+def _step_times(profile: Profile) -> tuple[StepTime, ...]:
+    rows = profile.table("steps").head(MAX_STEP_TIMES).to_dict("records")
+    return tuple(
+        StepTime(
+            int(row["step"]),
+            int(row["dur_ns"]),
+            str(row["observation"]),
+            bool(row["warmup"]),
+            _number(row["compile_ns"]),
+        )
+        for row in rows
+    )
+
+
+def _number(value: Any) -> int:
+    return 0 if value is None or value is not value or str(value) == "<NA>" else int(value)
+
+
+def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
+    """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
+    if not run.steps:
+        return "Inconclusive: no training step was seen, so nothing about speed can be said."
+    time = f"A step takes {format_ns(run.step_ns)}." if run.step_ns is not None else (
+        f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
+    )
+    live = [finding for finding in findings if finding.accepted is None]
+    if not live:
+        return f"{time} Nothing found by the {plural(passed, 'rule')} that could be judged."
+    priced = [finding for finding in live if finding.saving is not None and finding.saving.ns_per_step > 0]
+    if not priced:
+        return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."
+    best = max(priced, key=lambda finding: finding.saving.ns_per_step if finding.saving else 0)
+    saving = best.saving
+    assert saving is not None
+    where = f" at {best.where.file}:{best.where.line}" if best.where else ""
+    share = format_share(saving.share)
+    return (
+        f"{time} At most {format_ns(saving.ns_per_step)} of it ({share}) can be won back{where}: "
+        f"{best.title[0].lower()}{best.title[1:].rstrip('.')}."
+    )

@@ -1,0 +1,99 @@
+"""Joins the compile log with the run: the step of each compile, who called torch.compile, the batch that changed a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpudoctor.ingest.compile_log import CompileTables, root_function
+from gpudoctor.ingest.steps import step_at
+from gpudoctor.ingest.watch import WatchLog
+
+Row = dict[str, Any]
+
+
+def join(
+    tables: CompileTables,
+    log: WatchLog,
+    steps: Sequence[Row],
+    batches: Sequence[Row],
+    ops: Sequence[Mapping[str, Any]] | None,
+) -> None:
+    """Fills the columns that the log alone cannot give, in place.
+
+    Args:
+        tables: rows read from the compile log.
+        log: the watch log, for times and torch.compile calls.
+        steps: rows of `steps`.
+        batches: rows of `batches`.
+        ops: rows of `ops`; None when no step was profiled, then what ran is unknown.
+    """
+    by_id = {row["compile_id"]: row for row in tables.compilations}
+    for span in log.compilations:
+        row = by_id.get(span.compile_id)
+        if row is not None and span.kind == "dynamo":
+            row["start_ns"] = span.start_ns
+            row["step"] = step_at(steps, span.start_ns) if steps else None
+    ran = None if ops is None else {op["region"] for op in ops if op["region"] is not None}
+    frames_ran = None if ran is None else {int(region.partition("/")[0]) for region in ran}
+    for row in tables.compilations:
+        row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
+    functions = {(op["file"], op["function"]) for op in ops or () if op["file"] is not None}
+    for row in tables.graph_breaks:
+        _graph_break(row, by_id, tables.compilations, frames_ran, functions)
+    for row in tables.recompiles:
+        _recompile(row, by_id, log, batches)
+
+
+def _graph_break(
+    row: Row,
+    by_id: Mapping[str, Row],
+    compilations: Sequence[Row],
+    frames_ran: set[int] | None,
+    functions: set[tuple[Any, Any]],
+) -> None:
+    own = by_id.get(row["compile_id"], {})
+    row["step"] = own.get("step")
+    root = (own.get("file"), root_function(own.get("function")))
+    family = [c for c in compilations if (c["file"], root_function(c["function"])) == root]
+    row["graphs"] = len({c["frame"] for c in family if c["graph_ops"]})
+    row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not any(c["graph_ops"] for c in family))
+    if frames_ran is not None:
+        compiled = any(c["frame"] in frames_ran for c in family)
+        eager = any(
+            file == row["file"] and str(function).rpartition(".")[2] == row["function"] for file, function in functions
+        )
+        row["ran_in_steps"] = compiled or eager
+
+
+def _recompile(row: Row, by_id: Mapping[str, Row], log: WatchLog, batches: Sequence[Row]) -> None:
+    own = by_id.get(row["compile_id"], {})
+    for key in ("step", "file", "line", "caller_file", "caller_line", "dur_ns", "dynamic_dims"):
+        row[key] = own.get(key)
+    row["function"] = root_function(own.get("function"))
+    call = _compile_call(own, log)
+    if call is not None:
+        row |= {"compile_file": call["file"], "compile_line": call["line"], "compile_dynamic": call["dynamic"]}
+    batch = next((b for b in reversed(batches) if own.get("start_ns") and b["start_ns"] < own["start_ns"]), None)
+    loader = next((item for item in log.loaders if batch and item["loader"] == batch["loader"]), None)
+    if batch is not None and loader is not None and loader["batch_size"] and batch["size"]:
+        row["ragged_batch"] = batch["size"] < loader["batch_size"] and str(batch["size"]) in (
+            str(row.get("actual")),
+            str(row.get("expected")),
+            str(None),
+        )
+        row |= {"loader_file": loader["file"], "loader_line": loader["line"]}
+
+
+def _compile_call(own: Row, log: WatchLog) -> Row | None:
+    """The torch.compile call whose target is the compiled function, or contains the call to it."""
+    root = root_function(own.get("function"))
+    same_file = [call for call in log.compile_calls if call.get("file") and call.get("target_file") == own.get("file")]
+    for call in same_file:
+        if call["target_line"] == own.get("line"):
+            return call
+    for call in same_file:
+        if str(call["target"]).rpartition(".")[2] == root or root == "forward":
+            return call
+    known = [call for call in log.compile_calls if call.get("file")]
+    return known[0] if len(known) == 1 else None

@@ -1,0 +1,245 @@
+"""Recording → Profile: reads every part of a recorded process and joins them; keeps the tables as Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+import gpudoctor
+from gpudoctor import profile as schema
+from gpudoctor.analysis import budget
+from gpudoctor.errors import InputError
+from gpudoctor.ingest import compile_context, compile_log, kineto, ops, steps, watch
+from gpudoctor.profile import Profile
+from gpudoctor.recording import Recording
+from gpudoctor.userfiles import UserFiles
+
+CACHE = "profile"
+_MARK = "gpudoctor::line#"
+_FACTS = "facts.json"
+_VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
+
+
+def load(recording: Recording) -> Profile:
+    """The Profile of a recording's first rank, from the Parquet cache when it is there and whole.
+
+    Raises:
+        InputError: the cache's folder cannot be read.
+    """
+    if not recording.ranks:
+        return _nothing(recording)
+    cache = recording.path / CACHE
+    cached = _from_cache(cache, recording)
+    if cached is not None:
+        return cached
+    made = _build(recording, recording.ranks[0])
+    _to_cache(cache, made)
+    return made
+
+
+def _nothing(recording: Recording) -> Profile:
+    """The Profile of a run in which no process imported torch: every table is missing, with that reason."""
+    reason = "the command ended before it imported torch"
+    facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False)
+    return Profile({}, facts, {}, dict.fromkeys(schema.TABLES, reason))
+
+
+def _json(path: Path, default: Any) -> Any:
+    """A part's content, or the default when the process was killed before it was written."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return default
+
+
+def _build(recording: Recording, rank: Path) -> Profile:
+    begun = _json(rank / "begun.json", {})
+    bursts, run = _json(rank / "bursts.json", []), _json(rank / "run.json", None)
+    environment = _json(rank / "settings.json", {"settings": None, "environment": {}})
+    sources = _json(rank / "sources.json", {})
+    log = watch.read(rank / "watch.jsonl")
+    notes = list((run or {}).get("notes", []))
+    if run is None:
+        notes.append("the process was killed: only what it had written by then was read")
+    if log.damaged:
+        notes.append(f"{log.damaged} lines of the watch log are damaged and were left out")
+    step_rows, batch_rows = steps.tables(log, bursts)
+    tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
+    op_rows, kernel_rows = _traces(rank, bursts, log, step_rows, sources, notes)
+    missing: dict[str, str] = {}
+    if op_rows:
+        tables["ops"] = op_rows
+        if not kernel_rows:
+            tables["step_budget"] = budget.rows(step_rows, op_rows)
+    else:
+        missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
+    if kernel_rows:
+        tables["kernels"] = kernel_rows
+    else:
+        missing["kernels"] = "the run used no GPU" if op_rows else _why_no_ops(step_rows, bursts)
+    _compile_tables(rank, begun, log, tables, missing)
+    tables["compile_calls"] = log.compile_calls
+    if environment["settings"] is not None:
+        tables["settings"] = environment["settings"]
+    facts = _facts(recording, run or {}, step_rows, log, environment["environment"], notes, bool(kernel_rows))
+    frames = {name: schema.frame(name, rows) for name, rows in tables.items()}
+    return Profile(frames, facts, sources, missing)
+
+
+def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -> str:
+    if not step_rows:
+        return "no training step was seen"
+    return (
+        "every profiled step had a compile in it"
+        if bursts
+        else f"no step was profiled: only {len(step_rows)} steps were seen"
+    )
+
+
+def _traces(
+    rank: Path,
+    bursts: list[dict[str, Any]],
+    log: watch.WatchLog,
+    step_rows: list[dict[str, Any]],
+    sources: dict[str, str],
+    notes: list[str],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of ops and kernels from all bursts: steps with a compile inside only where a burst has no other."""
+    names = ops.Names(_json(rank / "lines.json", []), sorted(sources))
+    op_rows: list[dict[str, Any]] = []
+    kernel_rows: list[dict[str, Any]] = []
+    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
+    clean = {b["label"] for b in bursts if set(b["taken"]) - compiling}
+    for number, burst in enumerate(bursts):
+        taken = [step for step in burst["taken"] if step not in compiling]
+        if not taken and burst["label"] not in clean:
+            taken = burst["taken"]
+        if not taken:
+            continue
+        try:
+            trace = kineto.read(rank / burst["file"], _MARK)
+        except InputError as error:
+            notes.append(f"a profiler burst is lost: {error}")
+            continue
+        windows, offset = _windows(trace, number, log, set(taken))
+        if trace.bad:
+            notes.append(f"{trace.bad} events of {burst['file']} are damaged and were left out")
+        made = ops.rows(trace, windows, offset, burst["label"], names, len(op_rows))
+        kernel_rows += ops.kernel_rows(trace, windows, offset, made, len(kernel_rows))
+        op_rows += made
+    for row in op_rows:
+        row.pop(ops.EXTERNAL)
+    return op_rows, kernel_rows
+
+
+def _windows(
+    trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]
+) -> tuple[list[ops.Window], int]:
+    """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
+    marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
+    found = [
+        (int(node.name.removeprefix("ProfilerStep#")), node)
+        for node in trace.nodes
+        if node.name.startswith("ProfilerStep#")
+    ]
+    offsets = [marks[number] - node.start_ns for number, node in found if number in marks]
+    windows = [ops.Window(number, node.start_ns, node.end_ns) for number, node in found if number in taken]
+    return windows, int(median(offsets)) if offsets else 0
+
+
+def _compile_tables(
+    rank: Path,
+    begun: dict[str, Any],
+    log: watch.WatchLog,
+    tables: dict[str, list[dict[str, Any]]],
+    missing: dict[str, str],
+) -> None:
+    """Adds compilations, graph_breaks and recompiles: measured (if empty) whenever the log could be attached."""
+    if not begun.get("compile_log", True):
+        reason = "this torch has no structured compile log"
+        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
+        return
+    files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
+    read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
+    compile_context.join(read, log, tables["steps"], tables["batches"], tables.get("ops"))
+    tables |= {
+        "compilations": read.compilations,
+        "graph_breaks": read.graph_breaks,
+        "recompiles": read.recompiles,
+    }
+
+
+def _facts(
+    recording: Recording,
+    run: dict[str, Any],
+    step_rows: list[dict[str, Any]],
+    log: watch.WatchLog,
+    environment: dict[str, str],
+    notes: list[str],
+    gpu: bool,
+) -> dict[str, Any]:
+    bare = [row["dur_ns"] for row in step_rows if row["observation"] == "bare" and not row["warmup"]]
+    light = [row["dur_ns"] for row in step_rows if row["observation"] == "light" and not row["compile_ns"]]
+    middle = int(median(bare)) if bare else None
+    manifest = recording.manifest
+    return {
+        "script": manifest.get("script", "?"),
+        "argv": manifest.get("argv", []),
+        "started": manifest.get("started"),
+        "script_exit": None if run.get("stopped_by_gpudoctor") else manifest.get("script_exit"),
+        "torch": environment.get("torch"),
+        "device": environment.get("gpu") if gpu else "CPU" if environment else None,
+        "gpu": gpu,
+        "environment": environment,
+        "steps": len(step_rows),
+        "step_source": step_rows[0]["source"] if step_rows else None,
+        "step_ns": middle,
+        "step_spread_ns": int(median(abs(ns - (middle or 0)) for ns in bare)) if len(bare) >= 3 else None,
+        "step_count": len(bare),
+        "profiled_step_ns": int(median(light)) if light else None,
+        "epoch_seen": bool(log.epoch_ends),
+        "stopped": run.get("stopped", "the process was killed"),
+        "notes": notes,
+    }
+
+
+def _to_cache(folder: Path, made: Profile) -> None:
+    """Writes the tables; a cache that cannot be written is done without."""
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, table in made.tables.items():
+            table.to_parquet(folder / f"{name}.parquet", index=False)
+        content = {
+            "version": _VERSION,
+            "facts": made.facts,
+            "why_missing": made.why_missing,
+            "tables": sorted(made.tables),
+        }
+        (folder / _FACTS).write_text(json.dumps(content, default=str), encoding="utf-8")
+    except OSError:
+        return
+
+
+def _from_cache(folder: Path, recording: Recording) -> Profile | None:
+    content = _json(folder / _FACTS, None)
+    if content is None or content.get("version") != _VERSION:
+        return None
+    written = (folder / _FACTS).stat().st_mtime_ns
+    newest = max((path.stat().st_mtime_ns for path in recording.ranks[0].rglob("*")), default=0)
+    if newest > written:
+        return None
+    tables = {}
+    for name in content["tables"]:
+        try:
+            table = pd.read_parquet(folder / f"{name}.parquet")
+        except (OSError, ValueError):
+            return None
+        if list(table.columns) != schema.TABLES[name].names:
+            return None
+        tables[name] = schema.columns(name, {column: table[column].tolist() for column in table.columns})
+    sources = _json(recording.ranks[0] / "sources.json", {})
+    return Profile(tables, content["facts"], sources, content["why_missing"])
