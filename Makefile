@@ -7,7 +7,7 @@ PIP_FLAGS ?=
 PYTEST_ARGS ?=
 DEMO := samples/graph-break/train.py
 
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
+PIP_INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo venv browser test check format docs screenshot clean
