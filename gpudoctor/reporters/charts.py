@@ -12,6 +12,7 @@ from statistics import fmean, median
 
 from gpudoctor.diagnosis import Budget, StepTime
 from gpudoctor.reporters import owners, wording
+from gpudoctor.reporters.wording import glued
 from gpudoctor.units import format_count, format_ns, plural
 
 HEIGHT = 180
@@ -24,6 +25,9 @@ MOST_BARS = 200
 """Bars that can still be told apart in 1000 pixels; longer runs are drawn in groups of steps."""
 
 _FEWEST_SLOTS = 12
+_GAPS_UP_TO = 100
+"""Bars that stand apart; more would leave gaps narrower than a pixel."""
+
 _LABELLED_CUTS = 6
 _LABEL_ROOM = 13.0
 """Per cent of the width that the label of a cut bar needs in a narrow window."""
@@ -80,10 +84,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A place on an axis and what is written there."""
+    """A place on an axis, what is written there, and which end of the text stands at the place."""
 
     at: str
     text: str
+    anchor: str = "middle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +173,15 @@ def step_chart(times: Sequence[StepTime], typical_ns: int | None) -> StepChart |
         kinds=tuple(kind for kind in (*_KINDS, "mixed", "other") if any(bar.kind == kind for bar in bars)),
         compiles=any(group.compile_ns for group in groups),
         warmup=any(bar.warmup for bar in bars),
-        summary=_summary(times, typical_ns),
-        notes=_notes(cut, top, size),
+        summary=glued(_summary(times, typical_ns)),
+        notes=tuple(glued(note) for note in _notes(cut, top, size)),
         columns=("steps" if size > 1 else "step", "mean time" if size > 1 else "time", "watched", "compiling", "notes"),
     )
 
 
 def _bars(groups: list[_Group], top: float, size: int) -> tuple[Bar, ...]:
     slots = max(len(groups), _FEWEST_SLOTS)
+    gap = 0.1 if slots <= _GAPS_UP_TO else 0.0
     bars: list[Bar] = []
     labelled_to, labels = -_LABEL_ROOM, 0
     for index, group in enumerate(groups):
@@ -194,8 +200,8 @@ def _bars(groups: list[_Group], top: float, size: int) -> tuple[Bar, ...]:
         )
         bars.append(
             Bar(
-                x=_percent((index + 0.1) / slots),
-                width=_percent(0.8 / slots),
+                x=_percent((index + gap) / slots),
+                width=_percent((1 - 2 * gap) / slots),
                 y=_pixels(HEIGHT - plain),
                 height=_pixels(plain),
                 compile_y=_pixels(HEIGHT - full),
@@ -204,9 +210,9 @@ def _bars(groups: list[_Group], top: float, size: int) -> tuple[Bar, ...]:
                 warmup=warmup,
                 cut=cut,
                 middle=_percent(middle / 100),
-                right=_percent((index + 0.9) / slots),
+                right=_percent((index + 1 - gap) / slots),
                 label=label,
-                anchor="start" if middle < _LABEL_ROOM / 2 else "end" if middle > 100 - _LABEL_ROOM / 2 else "middle",
+                anchor=_anchor(middle, _LABEL_ROOM / 2),
                 words=(group.name, format_ns(group.ns), group.kind, compiling, notes),
             )
         )
@@ -224,10 +230,13 @@ def _ticks(highest: float) -> list[float]:
 def _step_ticks(groups: list[_Group]) -> tuple[Tick, ...]:
     slots = max(len(groups), _FEWEST_SLOTS)
     every = next(n for n in (1, 2, 5, 10, 20, 25, 50, 100) if len(groups) <= 7 * n)
-    return tuple(
-        Tick(_percent((index + 0.5) / slots), format_count(groups[index].steps[0].step))
-        for index in range(0, len(groups), every)
-    )
+    places = [((index + 0.5) / slots, groups[index].steps[0].step) for index in range(0, len(groups), every)]
+    return tuple(Tick(_percent(at), format_count(step), _anchor(100 * at, 4)) for at, step in places)
+
+
+def _anchor(middle: float, room: float) -> str:
+    """Which end of a text stands at `middle` (per cent), so that one which needs `room` on either side is not cut."""
+    return "start" if middle < room else "end" if middle > 100 - room else "middle"
 
 
 def _summary(times: Sequence[StepTime], typical_ns: int | None) -> str:

@@ -14,12 +14,13 @@ from markupsafe import Markup
 from gpudoctor.diagnosis import Diagnosis
 from gpudoctor.reporters import json as json_format
 from gpudoctor.reporters.viewmodel import page
+from gpudoctor.reporters.wording import BIDI
 from gpudoctor.resources import templates_dir
 
 _DATA_LIMIT_BYTES = 600_000
 """The diagnosis rides along as JSON up to this size: a report stays below 2 MB, which mail and CI artifacts take."""
 
-_JSON_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+_JSON_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in (*"<>&\u2028\u2029", *BIDI)})
 
 
 def render(diagnosis: Diagnosis) -> str:

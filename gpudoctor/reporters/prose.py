@@ -6,13 +6,14 @@ own outline), links to the web only. rich brings markdown-it-py along, so it cos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from gpudoctor.reporters.wording import one_line, visible
+from gpudoctor.reporters.wording import glued, one_line, visible
 
 _RULES = ("autolink", "backticks", "emphasis", "escape", "fence", "link", "list", "newline")
 
@@ -27,7 +28,7 @@ def blocks(text: str) -> Markup:
     parser = _parser()
     tokens = parser.parse(visible(text.replace("\r\n", "\n"), keep="\n\t"))
     for token in tokens:
-        _mark_links(token.children or ())
+        _finish(token.children or ())
     return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
@@ -36,7 +37,7 @@ def inline(text: str) -> Markup:
     parser = _parser()
     tokens = parser.parseInline(one_line(text))
     for token in tokens:
-        _mark_links(token.children or ())
+        _finish(token.children or ())
     return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
@@ -45,7 +46,10 @@ def _parser() -> MarkdownIt:
     return _Markdown("zero", {"html": False}).enable(_RULES)
 
 
-def _mark_links(tokens: tuple[Token, ...] | list[Token]) -> None:
+def _finish(tokens: Sequence[Token]) -> None:
+    """Keeps numbers and their units on one line, and keeps a link's target from learning where it was clicked."""
     for token in tokens:
-        if token.type == "link_open":
+        if token.type == "text":
+            token.content = glued(token.content)
+        elif token.type == "link_open":
             token.attrSet("rel", "noreferrer")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import io
-import re
 
 from rich.console import Console
 from rich.text import Text
+
+from gpudoctor.reporters.wording import glued
 
 NARROWEST = 24
 """Columns below which indents and columns make no sense any more; narrower windows wrap by themselves."""
 
 _GLUE = "\ue000"
 """Stands for a space that no line is broken at while a paragraph is wrapped (rich breaks at no-break spaces too)."""
-
-_UNIT = re.compile(r"(?<=\d)[ \u202f](?=(?:%|[nµm]?s|B|[KMGT]iB)(?!\w)|\d{3}(?!\d))|(?<=[≤±<]) (?=\d)")
-"""The spaces between a number and its unit, inside a long number, and between a sign and its number."""
 
 _ASCII = str.maketrans({"≤": "<=", "±": "+-", "µ": "u", "·": "-", "█": "#", "…": "...", "\u202f": " ", "×": "x"})
 """For an encoding that lacks these characters."""
@@ -56,7 +54,7 @@ class Paper:
         """One paragraph: its first line at `indent`, the others `hang` columns further in."""
         width = self.width - indent
         hang = min(hang, width // 3)
-        text.plain = _UNIT.sub(_GLUE, text.plain)
+        text.plain = glued(text.plain, _GLUE)
         parts = list(text.wrap(self._console, width, overflow="fold")) or [Text()]
         if len(parts) > 1:
             first, rest = text.divide([len(parts[0].plain)])

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from markupsafe import Markup
 
 from gpudoctor.diagnosis import Diagnosis, Evidence, Finding, Location, Remedy, Severity
 from gpudoctor.reporters import charts, diff, prose, wording
-from gpudoctor.reporters.wording import code_line, code_word, one_line, place
+from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
 from gpudoctor.units import format_count, format_share, plural
 
 OPEN = 3
@@ -123,6 +123,7 @@ class Page:
     accepted: tuple[FindingView, ...]
     unjudged: tuple[UnjudgedView, ...]
     unjudged_count: str
+    none_unjudged: str
     passed: tuple[tuple[str, str], ...]
     environment: tuple[tuple[str, str], ...]
     version: str
@@ -142,7 +143,7 @@ def page(diagnosis: Diagnosis) -> Page:
         started=_started(run.started),
         started_iso=one_line(run.started or ""),
         verdict=prose.inline(verdict),
-        facts=wording.facts(diagnosis),
+        facts=tuple(replace(f, value=glued(f.value), note=glued(f.note)) for f in wording.facts(diagnosis)),
         budget=charts.budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         caveats=tuple(prose.inline(caveat) for caveat in run.integrity),
         findings=tuple(views[:IN_FULL]),
@@ -161,6 +162,7 @@ def page(diagnosis: Diagnosis) -> Page:
             for group in wording.unjudged(diagnosis)
         ),
         unjudged_count=plural(len(diagnosis.not_measured), "rule"),
+        none_unjudged="Every rule was judged." if wording.judged_rules(diagnosis) else "No rule was asked for.",
         passed=tuple((one_line(rule.rule), one_line(rule.title)) for rule in diagnosis.passed),
         environment=tuple((one_line(key), one_line(value)) for key, value in run.environment.items()),
         version=one_line(diagnosis.gpudoctor),

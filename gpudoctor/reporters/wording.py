@@ -17,8 +17,17 @@ from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
 
-_BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks that reorder the text around them: source code can lie with them (https://trojansource.codes)."""
+
+
+_UNIT = re.compile(r"(?<=\d)[ \u202f](?=(?:%|[nµm]?s|B|[KMGT]iB)(?!\w)|\d{3}(?!\d))|(?<=[≤±<]) (?=\d)")
+"""The spaces between a number and its unit, inside a long number, and between a sign and its number."""
+
+
+def glued(text: str, glue: str = "\u00a0") -> str:
+    """The text with `glue`, by default a no-break space, for every space that must not end a line."""
+    return _UNIT.sub(glue, text)
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -44,7 +53,7 @@ def code_word(text: str) -> str:
 
 
 def _hidden(char: str) -> bool:
-    return char in _BIDI or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")
+    return char in BIDI or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def _escape(char: str) -> str:
@@ -74,7 +83,7 @@ def command(run: Run, *options: str) -> str:
     words = ["gpudoctor check", target, *options]
     if run.argv:
         words += ["--", *map(shlex.quote, run.argv)]
-    return one_line(" ".join(words))
+    return visible(" ".join(words))
 
 
 def run_words(run: Run) -> tuple[str, ...]:
@@ -143,9 +152,14 @@ def count_by_severity(findings: tuple[Finding, ...]) -> str:
     return ", ".join(plural(n, severity, "info" if severity == "info" else None) for severity, n in counts.items() if n)
 
 
+def judged_rules(diagnosis: Diagnosis) -> set[str]:
+    """Ids of the rules that were judged: they passed or found something."""
+    return {passed.rule for passed in diagnosis.passed} | {finding.rule for finding in diagnosis.findings}
+
+
 def nothing_found(diagnosis: Diagnosis) -> str:
     """What to say where findings would stand: rules that could not be judged are not rules that found nothing."""
-    judged = {passed.rule for passed in diagnosis.passed} | {finding.rule for finding in diagnosis.findings}
+    judged = judged_rules(diagnosis)
     if not judged:
         return "No rule could be judged on this run, so nothing can be said."
     but = f" {plural(len(diagnosis.not_measured), 'rule')} could not be judged." if diagnosis.not_measured else ""
@@ -199,6 +213,8 @@ def _breaks(diagnosis: Diagnosis) -> Fact:
 
 
 def _found(diagnosis: Diagnosis) -> Fact:
+    if not judged_rules(diagnosis):
+        return Fact("Findings", NOT_MEASURED, "no rule could be judged", known=False)
     live = diagnosis.live
     note = count_by_severity(live) or f"{plural(len(diagnosis.passed), 'rule')} passed"
     return Fact("Findings", format_count(len(live)), note)
