@@ -148,12 +148,13 @@ class _Group:
         return format_count(first) if first == last else f"{format_count(first)}–{format_count(last)}"
 
 
-def step_chart(times: Sequence[StepTime], typical_ns: int | None) -> StepChart | None:
+def step_chart(times: Sequence[StepTime], typical_ns: int | None, seen: int = 0) -> StepChart | None:
     """Bars, axes and notes for the steps; None when there are none.
 
     Args:
         times: the steps in order.
-        typical_ns: median unprofiled step, drawn as a line; None draws no line and cuts at the median of all steps.
+        typical_ns: median unprofiled step, drawn as a line; None draws no line and cuts by the median of all steps.
+        seen: steps of the run, when more than `times` has.
     """
     if not times:
         return None
@@ -173,7 +174,7 @@ def step_chart(times: Sequence[StepTime], typical_ns: int | None) -> StepChart |
         kinds=tuple(kind for kind in (*_KINDS, "mixed", "other") if any(bar.kind == kind for bar in bars)),
         compiles=any(group.compile_ns for group in groups),
         warmup=any(bar.warmup for bar in bars),
-        summary=glued(_summary(times, typical_ns)),
+        summary=glued(_summary(times, typical_ns, seen)),
         notes=tuple(glued(note) for note in _notes(cut, top, size)),
         columns=("steps" if size > 1 else "step", "mean time" if size > 1 else "time", "watched", "compiling", "notes"),
     )
@@ -239,10 +240,13 @@ def _anchor(middle: float, room: float) -> str:
     return "start" if middle < room else "end" if middle > 100 - room else "middle"
 
 
-def _summary(times: Sequence[StepTime], typical_ns: int | None) -> str:
+def _summary(times: Sequence[StepTime], typical_ns: int | None, seen: int) -> str:
     slowest = max(times, key=lambda step: step.ns)
     typical = f"; an unprofiled step takes {format_ns(typical_ns)} (median)" if typical_ns else ""
-    return f"{plural(len(times), 'step')}{typical}; the slowest is step {slowest.step} with {format_ns(slowest.ns)}."
+    shown = plural(len(times), "step")
+    if seen > len(times):
+        shown = f"The first {shown} of {format_count(seen)}"
+    return f"{shown}{typical}; the slowest is step {slowest.step} with {format_ns(slowest.ns)}."
 
 
 def _notes(cut: list[_Group], top: float, size: int) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ def parse(diff: str) -> tuple[DiffLine, ...]:
     while index < len(lines):
         line, following = lines[index], lines[index + 1] if index + 1 < len(lines) else ""
         if line.startswith("--- ") and following.startswith("+++ "):
-            parsed.append(DiffLine("file", code_line(following[4:])))
+            prefixed = line.startswith("--- a/") and following.startswith("+++ b/")
+            parsed.append(DiffLine("file", code_line(following[6 if prefixed else 4 :])))
             index += 2
             continue
         parsed.append(DiffLine(_KINDS.get(line[:1], "same"), code_line(line)))

@@ -25,7 +25,7 @@ IN_FULL = 100
 
 EVIDENCE_ROWS = 25
 
-_NUMBER = re.compile(r"[<>≤≥±~+\-− ]*\d[\d\s.,]*\s?(%|[nµum]?s|B|[KMGT]iB|[x×])?")
+_NUMBER = re.compile(r"–|[<>≤≥±~+\-− ]*\d[\d\s.,]*\s?(%|[nµum]?s|B|[KMGT]iB|[x×])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,7 @@ class Page:
     unjudged_count: str
     none_unjudged: str
     passed: tuple[tuple[str, str], ...]
+    counts_by_name: tuple[tuple[str, str], ...]
     environment: tuple[tuple[str, str], ...]
     version: str
 
@@ -150,7 +151,7 @@ def page(diagnosis: Diagnosis) -> Page:
         brief=tuple(views[IN_FULL:]),
         counts=wording.count_by_severity(diagnosis.live),
         nothing_found=wording.nothing_found(diagnosis),
-        steps=charts.step_chart(diagnosis.step_times, run.step_ns),
+        steps=charts.step_chart(diagnosis.step_times, run.step_ns, run.steps),
         step_source=one_line(run.step_source or ""),
         accepted=tuple(_finding(diagnosis, finding, anchors, False) for finding in accepted),
         unjudged=tuple(
@@ -164,6 +165,7 @@ def page(diagnosis: Diagnosis) -> Page:
         unjudged_count=plural(len(diagnosis.not_measured), "rule"),
         none_unjudged="Every rule was judged." if wording.judged_rules(diagnosis) else "No rule was asked for.",
         passed=tuple((one_line(rule.rule), one_line(rule.title)) for rule in diagnosis.passed),
+        counts_by_name=tuple(_counter(name, value) for name, value in diagnosis.counters.items()),
         environment=tuple((one_line(key), one_line(value)) for key, value in run.environment.items()),
         version=one_line(diagnosis.gpudoctor),
     )
@@ -248,6 +250,10 @@ def _table(evidence: Evidence) -> TableView:
         rows=tuple(rows),
         left_out=f"{format_count(left_out)} more rows are in diagnosis.json." if left_out else "",
     )
+
+
+def _counter(name: str, value: int | None) -> tuple[str, str]:
+    return one_line(name.replace("_", " ")), wording.NOT_MEASURED if value is None else format_count(value)
 
 
 def _started(text: str | None) -> str:

@@ -76,7 +76,7 @@ def graph_break() -> Finding:
             "Choose with a tensor, not with a Python branch. `torch.where` keeps both sides in one graph:\n\n"
             "```python\nh = torch.where(h.mean() > 0, self.fc2(h), h)\n```\n\nWhen the branch must stay, move it "
             "out of the compiled function.",
-            "--- train.py\n+++ train.py\n@@ -16,3 +16,2 @@\n         h = F.relu(self.fc1(x))\n"
+            "--- a/train.py\n+++ b/train.py\n@@ -16,3 +16,2 @@\n         h = F.relu(self.fc1(x))\n"
             "-        if h.mean().item() > 0:\n-            h = self.fc2(h)\n"
             "+        h = torch.where(h.mean() > 0, self.fc2(h), h)\n",
             "Both sides are computed: `fc2` now runs on every step.",
@@ -153,7 +153,7 @@ def optimizer_loop() -> Finding:
         remedy=Remedy(
             "fused",
             "Use the fused update.",
-            "--- train.py\n+++ train.py\n@@ -24 +24 @@\n"
+            "--- a/train.py\n+++ b/train.py\n@@ -24 +24 @@\n"
             "-optimizer = torch.optim.Adam(model.parameters(), foreach=False)\n"
             "+optimizer = torch.optim.Adam(model.parameters(), fused=True)\n",
         ),
@@ -266,7 +266,7 @@ def realistic() -> Diagnosis:
                 BudgetShare("python", 362_000, 362_000 / 5_690_000),
             ),
         ),
-        counters={"graph_breaks": 1, "recompiles": 1, "compilations": 3},
+        counters={"graphs": 3, "graph_breaks": 1, "recompiles": 1, "operators_per_step": 1204, "kernels": None},
         findings=(graph_break(), loader_stall(), optimizer_loop(), recompile(), host_read(), accepted()),
         not_measured=(
             NotMeasured("GD201", "small-kernel-storm", no_gpu, gpu),

@@ -15,6 +15,10 @@ def test_lines_are_told_apart_by_their_sign() -> None:
     )
 
 
+def test_the_prefixes_of_git_are_not_part_of_the_name() -> None:
+    assert parse("--- a/b/train.py\n+++ b/b/train.py\n")[0] == DiffLine("file", "b/train.py")
+
+
 def test_changed_lines_that_look_like_headers_are_changes() -> None:
     assert changes("--- a\n+++ b\n@@ -1 +1 @@\n---x\n+++y\n context\n") == ["- --x", "+ ++y"]
 

@@ -119,6 +119,8 @@ def test_the_parts_come_in_order() -> None:
         "Accepted",
         "Not measured",
         "Passed",
+        "Counts",
+        "kernels not measured",
         "Environment",
         "Written by gpudoctor 0.1.0",
     ]
