@@ -138,12 +138,10 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     live = [finding for finding in findings if finding.accepted is None]
     if not live:
         return f"{time} Nothing found by the {plural(passed, 'rule')} that could be judged."
-    priced = [finding for finding in live if finding.saving is not None and finding.saving.ns_per_step > 0]
+    priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
     if not priced:
         return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."
-    best = max(priced, key=lambda finding: finding.saving.ns_per_step if finding.saving else 0)
-    saving = best.saving
-    assert saving is not None
+    saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
     where = f" at {best.where.file}:{best.where.line}" if best.where else ""
     share = format_share(saving.share)
     return (

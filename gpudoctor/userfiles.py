@@ -30,7 +30,8 @@ class UserFiles:
     def __init__(self, root: str, foreign: Sequence[str] | None = None, here: bool = True) -> None:
         self._here = here
         self._root = self._resolve(root)
-        self._known: dict[str, str | None] = {}
+        self.known: dict[str, str | None] = {}
+        """Decisions so far, by file name as code objects have it."""
         self.foreign = tuple(foreign) if foreign is not None else interpreter_folders()
         """Folders that are not the user's, each with a trailing separator."""
 
@@ -40,9 +41,9 @@ class UserFiles:
     def name(self, filename: str) -> str | None:
         """The name used in tables for a user's file, or None for a file that is not the user's."""
         try:
-            return self._known[filename]
+            return self.known[filename]
         except KeyError:
-            name = self._known[filename] = self._decide(filename)
+            name = self.known[filename] = self._decide(filename)
             return name
 
     def _decide(self, filename: str) -> str | None:
@@ -78,7 +79,7 @@ class UserFiles:
         paths = {str(file) for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
         texts: dict[str, str] = {}
         total = 0
-        for path in sorted(paths | set(self._known)):
+        for path in sorted(paths | set(self.known)):
             name = self.name(path)
             if name is None or name in texts or not path.endswith((".py", ".pyw")):
                 continue

@@ -240,10 +240,14 @@ def _reason(said: str) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
         texts.setdefault(kind, []).append(re.sub(r"\s+", " ", text).strip())
+    explanation = " ".join(texts.get("Explanation", []))
+    # Dynamo goes on with a listing of its graph, which repeats the user's line
+    explanation = re.sub(r"\s*The branch condition involves.*", "", explanation)
+    hints = [hint for hint in texts.get("Hint", []) if not hint.startswith("This graph break is fundamental")]
     return {
         "reason": lines[0].rstrip(":") if lines else None,
-        "explanation": " ".join(texts.get("Explanation", [])) or None,
-        "hint": "\n".join(texts.get("Hint", [])) or None,
+        "explanation": explanation or None,
+        "hint": "\n".join(hints) or None,
     }
 
 

@@ -201,10 +201,17 @@ def _facts(
         "step_spread_ns": int(median(abs(ns - (middle or 0)) for ns in bare)) if len(bare) >= 3 else None,
         "step_count": len(bare),
         "profiled_step_ns": int(median(light)) if light else None,
-        "epoch_seen": bool(log.epoch_ends),
+        "epoch_seen": _epoch_seen(run, log),
         "stopped": run.get("stopped", "the process was killed"),
         "notes": notes,
     }
+
+
+def _epoch_seen(run: dict[str, Any], log: watch.WatchLog) -> bool | None:
+    """Whether an epoch's end was seen; None when the script has none to wait for (no DataLoader, or it ended)."""
+    if log.epoch_ends:
+        return True
+    return None if not log.loaders or run.get("stopped_by_gpudoctor") is False else False
 
 
 def _to_cache(folder: Path, made: Profile) -> None:

@@ -24,15 +24,22 @@ MAX_MARKS = 300_000  # a pure-Python inner loop; beyond this the trace grows by 
 
 
 class LineMarks:
-    """Switches marks on and off, and saves which mark is which line."""
+    """Switches marks on and off, and saves which mark is which line.
+
+    The trace functions run inside the user's calls, compiled ones too, where Dynamo looks at every Python frame: they
+    bear the file name of torch's own code and call nothing but C functions, except for a line seen for the first time.
+    """
 
     def __init__(self, files: UserFiles) -> None:
         self._files = files
         self._marks: dict[tuple[CodeType, int], Any] = {}
         self._lines: list[list[Any]] = []
-        self._last: Any = None
-        self._left = MAX_MARKS
         self._touched: list[FrameType] = []
+        self._left = MAX_MARKS
+        self._new_mark = torch_private.hidden_from_dynamo(self._make_mark)
+        self._name = torch_private.hidden_from_dynamo(files.name)
+        self._halt = torch_private.hidden_from_dynamo(self._exhaust)
+        self._call, self._local = self._trace_functions()
         self.active = False
         self.exhausted = False
 
@@ -40,7 +47,7 @@ class LineMarks:
         """Begins marking in this thread, unless someone else (a debugger, coverage) traces already."""
         if torch_private.record_function_fast is None or sys.gettrace() is not None:
             return
-        self.active, self._last, self._left = True, None, MAX_MARKS
+        self.active, self._left = True, MAX_MARKS
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_trace is None and self._files.name(frame.f_code.co_filename) is not None:
@@ -75,33 +82,47 @@ class LineMarks:
         """Writes `lines.json`: for mark n, `[file, line, function]`."""
         (folder / FILE).write_text(json.dumps(self._lines), encoding="utf-8")
 
-    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._local if self._files.name(frame.f_code.co_filename) is not None else None
+    def _make_mark(self, frame: FrameType) -> Any:
+        mark = torch_private.record_function_fast(f"{PREFIX}{len(self._lines)}")
+        self._marks[frame.f_code, frame.f_lineno] = mark
+        self._lines.append([self._files.name(frame.f_code.co_filename), frame.f_lineno, function_name(frame.f_code)])
+        return mark
 
-    def _local(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self._mark(frame)
-        elif event == "return":
-            caller = self._files.frame(frame.f_back)
-            if caller is not None:
-                self._mark(caller)
-        return self._local
+    def _exhaust(self) -> None:
+        self.exhausted = True
+        self.stop()
 
-    def _mark(self, frame: FrameType) -> None:
-        key = (frame.f_code, frame.f_lineno)
-        mark = self._marks.get(key)
-        if mark is None:
-            mark = torch_private.record_function_fast(f"{PREFIX}{len(self._lines)}")
-            self._marks[key] = mark
-            name = self._files.name(frame.f_code.co_filename)
-            self._lines.append([name, frame.f_lineno, function_name(frame.f_code)])
-        if mark is self._last:
-            return
-        self._last = mark
-        self._left -= 1
-        if self._left < 0:
-            self.exhausted = True
-            self.stop()
-            return
-        with mark:
-            pass
+    def _trace_functions(self) -> tuple[Any, Any]:
+        """The two functions for sys.settrace: for calls, and for what happens in a frame of the user's."""
+        marks, known = self._marks, self._files.known
+        last: Any = None
+
+        def call(frame: FrameType, event: str, argument: Any) -> Any:
+            file = frame.f_code.co_filename
+            name = known[file] if file in known else self._name(file)
+            return local if name is not None else None
+
+        def local(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal last
+            at: FrameType | None = frame
+            if event == "return":
+                at = frame.f_back
+                while at is not None and known.get(at.f_code.co_filename) is None:
+                    at = at.f_back
+            elif event != "line":
+                return local
+            if at is None:
+                return local
+            mark = marks.get((at.f_code, at.f_lineno)) or self._new_mark(at)
+            if mark is last:
+                return local
+            last = mark
+            self._left -= 1
+            if self._left < 0:
+                self._halt()
+                return None
+            with mark:
+                pass
+            return local
+
+        return torch_private.as_torch_code(call), torch_private.as_torch_code(local)

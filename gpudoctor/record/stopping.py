@@ -6,7 +6,9 @@ good one with a half-trained model. The run is only ended where no regular file 
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import multiprocessing.util
 import os
 import stat
 import sys
@@ -37,6 +39,10 @@ def leave() -> None:
             continue
     for child in multiprocessing.active_children():
         child.terminate()
+    release = getattr(multiprocessing.util, "_run_finalizers", None)
+    if release is not None:  # unlinks semaphores, or the resource tracker complains of leaks
+        with contextlib.suppress(Exception):
+            release(0)
     _really_exit(0)
 
 
