@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from gpudoctor.config import suggestion
 from gpudoctor.diagnosis import SEVERITIES
 from gpudoctor.engine.fields import (
     FieldError,
@@ -35,7 +36,7 @@ from gpudoctor.engine.rule import (
     Threshold,
     WhatIf,
 )
-from gpudoctor.errors import RuleError
+from gpudoctor.errors import RuleError, UsageError
 from gpudoctor.resources import rules_dir
 
 _ID = re.compile(r"[A-Z]{2,5}\d{3,4}")
@@ -80,6 +81,19 @@ def load_rules(folders: Iterable[Path] = ()) -> tuple[Rule, ...]:
                     raise RuleError(f"{path}: {key} is taken by {rules[key].path}; give the rule its own id and name")
                 rules[key] = rule
     return tuple(sorted({rule.id: rule for rule in rules.values()}.values(), key=lambda rule: rule.id))
+
+
+def find_rule(rules: Iterable[Rule], word: str) -> Rule:
+    """The rule of that id or name.
+
+    Raises:
+        UsageError: there is none; the text names the closest.
+    """
+    known = {key.lower(): rule for rule in rules for key in (rule.id, rule.name)}
+    if word.lower() not in known:
+        hint = suggestion(word, [key for rule in known.values() for key in (rule.id, rule.name)])
+        raise UsageError(f"no rule {word!r}{hint or '; `gpudoctor rules list` lists them'}")
+    return known[word.lower()]
 
 
 def load_rule(path: Path) -> Rule:
