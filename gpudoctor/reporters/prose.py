@@ -15,7 +15,8 @@ from markupsafe import Markup
 
 from gpudoctor.reporters.wording import glued, one_line, visible
 
-_RULES = ("autolink", "backticks", "emphasis", "escape", "fence", "link", "list", "newline")
+_RULES = ("autolink", "backticks", "fence", "link", "list", "newline")
+"""No emphasis and no backslash escapes: messages carry names such as `__getitem__` and paths, with no backticks."""
 
 
 class _Markdown(MarkdownIt):
@@ -33,7 +34,7 @@ def blocks(text: str) -> Markup:
 
 
 def inline(text: str) -> Markup:
-    """One run of text with `code`, emphasis and links; whatever looks like a block is text."""
+    """One run of text with `code` and links; whatever looks like a block is text."""
     parser = _parser()
     tokens = parser.parseInline(one_line(text))
     for token in tokens:

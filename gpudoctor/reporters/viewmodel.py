@@ -13,7 +13,9 @@ from datetime import datetime
 from markupsafe import Markup
 
 from gpudoctor.diagnosis import Diagnosis, Evidence, Finding, Location, Remedy, Severity
-from gpudoctor.reporters import charts, diff, prose, wording
+from gpudoctor.reporters import diff, prose, wording
+from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
+from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
 from gpudoctor.units import format_count, format_share, plural
 
@@ -52,7 +54,7 @@ class TableView:
     title: str
     columns: tuple[str, ...]
     numeric: tuple[bool, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Markup, ...], ...]
     left_out: str
 
 
@@ -80,6 +82,7 @@ class FindingView:
     saving: str
     share: str
     grade: str
+    grade_word: str
     basis: Markup | None
     excerpt: tuple[Row, ...]
     locations: tuple[PlaceView, ...]
@@ -112,13 +115,14 @@ class Page:
     started_iso: str
     verdict: Markup
     facts: tuple[wording.Fact, ...]
-    budget: charts.BudgetBar | None
+    budget: BudgetBar | None
     caveats: tuple[Markup, ...]
     findings: tuple[FindingView, ...]
     brief: tuple[FindingView, ...]
     counts: str
+    ranking: str
     nothing_found: str
-    steps: charts.StepChart | None
+    steps: StepChart | None
     step_source: str
     accepted: tuple[FindingView, ...]
     unjudged: tuple[UnjudgedView, ...]
@@ -145,13 +149,14 @@ def page(diagnosis: Diagnosis) -> Page:
         started_iso=one_line(run.started or ""),
         verdict=prose.inline(verdict),
         facts=tuple(replace(f, value=glued(f.value), note=glued(f.note)) for f in wording.facts(diagnosis)),
-        budget=charts.budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
+        budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         caveats=tuple(prose.inline(caveat) for caveat in run.integrity),
         findings=tuple(views[:IN_FULL]),
         brief=tuple(views[IN_FULL:]),
         counts=wording.count_by_severity(diagnosis.live),
+        ranking=", ranked by what a fix is worth. Savings overlap: they do not add up." if len(views) > 1 else ".",
         nothing_found=wording.nothing_found(diagnosis),
-        steps=charts.step_chart(diagnosis.step_times, run.step_ns, run.steps),
+        steps=step_chart(diagnosis.step_times, run.step_ns, run.steps),
         step_source=one_line(run.step_source or ""),
         accepted=tuple(_finding(diagnosis, finding, anchors, False) for finding in accepted),
         unjudged=tuple(
@@ -200,6 +205,7 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         saving=wording.saving_amount(saving) if saving else "",
         share=format_share(saving.share) if saving else "",
         grade=wording.saving_grade(saving) if saving else "",
+        grade_word=saving.grade if saving else "",
         basis=prose.inline(saving.basis) if saving and saving.basis else None,
         excerpt=_excerpt(finding),
         locations=tuple(_place(location) for location in finding.locations),
@@ -247,7 +253,7 @@ def _table(evidence: Evidence) -> TableView:
         title=one_line(evidence.title),
         columns=columns,
         numeric=numeric or (False,) * width,
-        rows=tuple(rows),
+        rows=tuple(tuple(prose.inline(cell) for cell in row) for row in rows),
         left_out=f"{format_count(left_out)} more rows are in diagnosis.json." if left_out else "",
     )
 

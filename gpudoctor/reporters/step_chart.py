@@ -1,6 +1,6 @@
-"""Geometry of the report's two charts: what the SVG macros draw, ready to be written down.
+"""Geometry of the chart of step times, ready to be written down by an SVG macro.
 
-Horizontal positions are percentages and vertical ones pixels, so that a chart follows the width of its window while
+Horizontal positions are percentages and vertical ones pixels, so that the chart follows the width of its window while
 its text keeps its size.
 """
 
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from gpudoctor.diagnosis import Budget, StepTime
-from gpudoctor.reporters import owners, wording
+from gpudoctor.diagnosis import StepTime
 from gpudoctor.reporters.wording import glued
 from gpudoctor.units import format_count, format_ns, plural
 
@@ -33,28 +32,6 @@ _LABEL_ROOM = 13.0
 """Per cent of the width that the label of a cut bar needs in a narrow window."""
 
 _KINDS = ("bare", "light", "detail", "disturbed")
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One owner in the budget bar and in its legend."""
-
-    x: str
-    width: str
-    colour: int
-    work: bool
-    label: str
-    meaning: str
-    amount: str
-    percent: str
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetBar:
-    """The step budget: segments in order, their shares as shown add up to 100.0 %."""
-
-    source: str
-    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +82,6 @@ class StepChart:
     summary: str
     notes: tuple[str, ...]
     columns: tuple[str, ...]
-
-
-def budget_bar(budget: Budget) -> BudgetBar:
-    """The segments of the budget bar, left to right in the order of the shares."""
-    total = sum(share.ns for share in budget.shares) or 1
-    described = owners.describe(tuple(share.owner for share in budget.shares))
-    percentages = wording.budget_percentages(budget)
-    left = 0
-    segments = []
-    for share, owner, percent in zip(budget.shares, described, percentages, strict=True):
-        x, width = _percent(left / total), _percent(share.ns / total)
-        amount = format_ns(share.ns)
-        segments.append(Segment(x, width, owner.colour, owner.work, owner.label, owner.meaning, amount, percent))
-        left += share.ns
-    source = wording.budget_source(budget)
-    return BudgetBar(source[0].upper() + source[1:], tuple(segments))
 
 
 @dataclass(frozen=True, slots=True)

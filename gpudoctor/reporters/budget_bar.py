@@ -1,10 +1,12 @@
-"""How the owners of step time are named, explained, coloured and told apart without colour."""
+"""The budget bar: how the owners of step time are named, explained, placed, and told apart with and without colour."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpudoctor.reporters.wording import one_line
+from gpudoctor.diagnosis import Budget
+from gpudoctor.reporters.wording import budget_percentages, budget_source, one_line
+from gpudoctor.units import format_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,45 @@ def describe(names: tuple[str, ...]) -> tuple[Owner, ...]:
         used.add(owner.colour)
         described.append(owner)
     return tuple(described)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One owner in the budget bar and in its legend."""
+
+    x: str
+    width: str
+    colour: int
+    work: bool
+    label: str
+    meaning: str
+    amount: str
+    percent: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetBar:
+    """The step budget: segments in order, their shares as shown add up to 100.0 %."""
+
+    source: str
+    segments: tuple[Segment, ...]
+
+
+def budget_bar(budget: Budget) -> BudgetBar:
+    """The segments of the budget bar, left to right in the order of the shares."""
+    total = sum(share.ns for share in budget.shares) or 1
+    described = describe(tuple(share.owner for share in budget.shares))
+    percentages = budget_percentages(budget)
+    left = 0
+    segments = []
+    for share, owner, percent in zip(budget.shares, described, percentages, strict=True):
+        x, width = _percent(left / total), _percent(share.ns / total)
+        amount = format_ns(share.ns)
+        segments.append(Segment(x, width, owner.colour, owner.work, owner.label, owner.meaning, amount, percent))
+        left += share.ns
+    source = budget_source(budget)
+    return BudgetBar(source[0].upper() + source[1:], tuple(segments))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3f}%"
