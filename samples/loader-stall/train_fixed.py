@@ -38,7 +38,7 @@ def spectrogram(wave):
 class Listener(nn.Sequential):
     def __init__(self):
         layers = []
-        for inside, outside in [(1, 24), (24, 48), (48, 96)]:
+        for inside, outside in [(1, 32), (32, 64), (64, 96)]:
             layers += [nn.Conv2d(inside, outside, 3, 2, 1, bias=False), nn.BatchNorm2d(outside), nn.ReLU(inplace=True)]
         super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, KINDS))
 
@@ -48,11 +48,11 @@ def main():
     torch.set_float32_matmul_precision("high")
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
-    loader = DataLoader(Chirps(320), batch_size=32, shuffle=True, drop_last=True, pin_memory=cuda)
+    loader = DataLoader(Chirps(480), batch_size=16, shuffle=True, drop_last=True, pin_memory=cuda)
     net = Listener().to(device, memory_format=torch.channels_last)
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3, fused=True)
-    for epoch in range(3):
+    for epoch in range(2):
         for clips, kinds in loader:
             clips, kinds = clips.to(device, non_blocking=True), kinds.to(device, non_blocking=True)
             with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
