@@ -145,6 +145,6 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     where = f" at {best.where.file}:{best.where.line}" if best.where else ""
     share = format_share(saving.share)
     return (
-        f"{time} At most {format_ns(saving.ns_per_step)} of it ({share}) can be won back{where}: "
+        f"{time} At most {format_ns(saving.ns_per_step)} a step ({share}) can be won back{where}: "
         f"{best.title[0].lower()}{best.title[1:].rstrip('.')}."
     )

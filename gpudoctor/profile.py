@@ -277,6 +277,16 @@ TABLES: dict[str, Table] = {
             ("line", "int", "line that set it"),
         ),
         _table(
+            "dtype_sites",
+            "one line of the user's source that makes float64 tensors",
+            _CHECK,
+            ("file", "str", "user's source file"),
+            ("line", "int", "line of the call"),
+            ("function", "str", "enclosing function"),
+            ("dtype", "str", "float64"),
+            ("kind", "str", "explicit (the line names the dtype) or possible (it takes over the dtype of a NumPy array)"),
+        ),
+        _table(
             "step_budget",
             "one owner's share of one light step; the shares of a step add up to it exactly",
             _DETAIL,

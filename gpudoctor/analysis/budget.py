@@ -36,12 +36,14 @@ def _shares(step: Mapping[str, Any], inside: Sequence[Mapping[str, Any]]) -> dic
         if op["thread"] == main:
             shares[_owner(op)] += op["self_ns"]
     total = int(step["dur_ns"])
-    shares["compile"] = min(int(step["compile_ns"] or 0), max(0, total - sum(shares.values())))
+    shares["compile"] = min(int(step.get("compile_ns") or 0), max(0, total - sum(shares.values())))
     rest = total - sum(shares.values())
     shares["python"] = max(0, rest)
-    if rest < 0:  # the watch's clock and the trace's differ by microseconds: the largest owner gives them back
+    while rest < 0:  # the watch's clock and the trace's differ by microseconds: the largest owners give them back
         largest = max(shares, key=lambda owner: shares[owner])
-        shares[largest] += rest
+        taken = min(shares[largest], -rest)
+        shares[largest] -= taken
+        rest += taken
     return shares
 
 

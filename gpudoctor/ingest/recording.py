@@ -11,7 +11,7 @@ import pandas as pd
 
 import gpudoctor
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget
+from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import compile_context, compile_log, kineto, ops, steps, watch
 from gpudoctor.profile import Profile
@@ -83,6 +83,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         missing["kernels"] = "the run used no GPU" if op_rows else _why_no_ops(step_rows, bursts)
     _compile_tables(rank, begun, log, tables, missing)
     tables["compile_calls"] = log.compile_calls
+    tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = environment["settings"]
     facts = _facts(recording, run or {}, step_rows, log, environment["environment"], notes, bool(kernel_rows))

@@ -32,6 +32,7 @@ from gpudoctor.record.watch import Watch
 FILE = "run.json"
 STEADY_AFTER = 2  # steps without a compile before a burst starts: the first ones fill caches and optimizer state
 LONG_STEP_SHARE = 0.1  # a step longer than this share of the budget is profiled once a burst
+BARE_STEPS = 12  # unprofiled steady steps before an epoch's end stops the run: times are judged on them
 HARD_BUDGET = 4  # times the budget after which the run is stopped even if no burst could be taken
 
 
@@ -57,6 +58,7 @@ class Agent:
         self._optimizer_in_backward: int | None = None
         self._backward_number = 0
         self._clean = 0
+        self._bare = 0
         self._compiles_seen = 0
         self._boundary_ns: int | None = None
         self._first_ns: int | None = None
@@ -156,6 +158,7 @@ class Agent:
             self.bursts.abandon()
             self._clean = 0
         ended, self.steps = self.steps, self.steps + 1
+        self._bare += not (self.bursts.running or compiled or ended < STEADY_AFTER)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
         elif self._enough(now):
@@ -173,7 +176,7 @@ class Agent:
             return False
         if options.max_steps is not None and self.steps >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
-        elif self.bursts.done and self._epoch_ended:
+        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
             self._stopped = "an epoch ended"
         elif elapsed_s > options.budget_s * (1 if self.bursts.done else HARD_BUDGET):
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudoctor.ingest import compile_log
+from gpudoctor.userfiles import UserFiles
+
+FILES = UserFiles("/work", foreign=["/usr/lib/"], here=False)
+
+BREAK = """Graph break in user code at /work/model.py:20
+Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
+Unsupported Tensor.item() call with capture_scalar_outputs=False
+  Explanation: Dynamo does not support tracing `Tensor.item()`.
+  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`.
+  Hint: This graph break is fundamental - it is unlikely that Dynamo will ever be able to trace through your code.
+
+  Developer debug context: call_method TensorVariable() item () {}
+
+ For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0124.html
+
+User code traceback:
+  File "/work/train.py", line 43, in <module>
+    main()
+  File "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1778, in _wrapped_call_impl
+    return self._call_impl(*args, **kwargs)
+  File "/work/model.py", line 20, in forward
+    stats = l2.item()
+"""
+
+
+def test_a_graph_break_gives_line_reason_hints_and_id() -> None:
+    row = compile_log.parse_graph_break(BREAK, FILES)
+    assert (row["file"], row["line"], row["function"], row["owner"]) == ("model.py", 20, "forward", "user")
+    assert row["reason"] == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+    assert row["explanation"] == "Dynamo does not support tracing `Tensor.item()`."
+    assert row["hint"] == "Set `torch._dynamo.config.capture_scalar_outputs = True`."
+    assert row["break_id"] == "GB0124"
+
+
+def test_a_break_inside_the_optimizer_belongs_to_the_users_line_and_says_whose_code_broke() -> None:
+    text = BREAK.replace(
+        '  File "/work/model.py", line 20, in forward\n    stats = l2.item()\n',
+        '  File "/venv/lib/python3.11/site-packages/torch/optim/optimizer.py", line 79, in _use_grad\n    f()\n',
+    )
+    row = compile_log.parse_graph_break(text, FILES)
+    assert (row["file"], row["line"], row["function"], row["owner"]) == ("train.py", 43, None, "torch.optim")
+
+
+def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
+    row = compile_log.parse_graph_break("Graph Break Reason: x\n", FILES)
+    assert row["file"] is None
+    assert row["reason"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("payload", "cause", "source", "dimension", "expected", "actual"),
+    [
+        ("0/0: tensor 'x' size mismatch at index 1. expected 58, actual 70", "shape", "x", 1, "58", "70"),
+        ("tensor 'L['ids']' size mismatch at index 0. expected 32, actual 7", "shape", "ids", 0, "32", "7"),
+        ("- 0/1: tensor 'x' stride mismatch at index 0. expected 5, actual 6", "shape", "x", 0, "5", "6"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape", "x (rank)", None, "2", "3"),
+        ("0/0: L['x'].size()[0] == 32  # y = x + 1  # a.py:3 in f", "shape", "L['x'].size()[0]", 0, "32", None),
+        ("0/0: self.calls == 0        # self.calls += 1  # train.py:16 in forward", "value", "self.calls", None, "0", None),
+        ("0/0: len(L['xs']) == 2", "value", "len(L['xs'])", None, "2", None),
+        ('["0/0: L[\'flag\'] is True"]', "value", "L['flag']", None, "True", None),
+        ("0/0: GLOBAL_STATE changed: grad_mode", "other", None, None, None, None),
+        ("", "other", None, None, None, None),
+    ],
+)
+def test_recompile_reasons(
+    payload: str, cause: str, source: str | None, dimension: int | None, expected: str | None, actual: str | None
+) -> None:
+    row = compile_log.parse_recompile(payload)
+    assert row["cause"] == cause
+    assert (row.get("source"), row.get("dimension"), row.get("expected"), row.get("actual")) == (
+        source,
+        dimension,
+        expected,
+        actual,
+    )
+
+
+def record(metadata: dict[str, Any], payload: str | None = None) -> str:
+    line = f"V1130 14:38:06.245000 77 torch/_dynamo/convert_frame.py:1] {json.dumps(metadata)}\n"
+    return line + "".join(f"\t{part}\n" for part in payload.split("\n")) if payload is not None else line
+
+
+IDS = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
+
+
+def test_records_are_joined_into_one_row_a_compilation(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    metrics = {
+        "co_name": "forward",
+        "co_filename": "/work/model.py",
+        "co_firstlineno": 16,
+        "start_time": 2.0,
+        "duration_us": 500_000,
+        "graph_op_count": 8,
+        "guard_count": 93,
+        "fail_type": None,
+        "fail_reason": None,
+    }
+    log.write_text(
+        record({"str": ["/work/train.py", 3]})
+        + record({"dynamo_start": {"stack": [{"line": 34, "name": "main", "filename": 3}, {"line": 16, "name": "forward", "filename": 9}]}, **IDS})
+        + record({"create_symbol": {"symbol": "s0", "source": "L['x'].size()[0]"}, **IDS})
+        + record({"create_symbol": {"symbol": "s0", "source": "L['x'].size()[0]"}, **IDS})
+        + record({"artifact": {"name": "recompile_reasons"}, **IDS}, "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3")
+        + record({"compilation_metrics": metrics, **IDS})
+        + record({"bwd_compilation_metrics": {"duration_us": 7000}, **IDS})
+    )
+    read = compile_log.read([log], FILES, zero_unix_ns=1_000_000_000)
+    (row,) = read.compilations
+    assert row["compile_id"] == "0/1"
+    assert (row["file"], row["line"], row["function"]) == ("model.py", 16, "forward")
+    assert (row["caller_file"], row["caller_line"]) == ("train.py", 34)
+    assert (row["start_ns"], row["dur_ns"], row["backward_ns"]) == (1_000_000_000, 500_000_000, 7_000_000)
+    assert row["dynamic_dims"] == 1
+    assert [r["compile_id"] for r in read.recompiles] == ["0/1"]
+
+
+def test_a_log_cut_in_the_middle_of_a_record_keeps_the_rest(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    whole = record({"artifact": {"name": "dynamo_graph_break_reason"}, **IDS}, BREAK)
+    log.write_text(whole + record({"dynamo_start": {"stack": []}, **IDS})[:90])
+    read = compile_log.read([log], FILES, None)
+    assert len(read.graph_breaks) == 1
+    assert read.damaged == 1
+
+
+@given(st.text(max_size=300))
+def test_no_payload_breaks_the_parsers(text: str) -> None:
+    compile_log.parse_graph_break(text, FILES)
+    compile_log.parse_recompile(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "root"),
+    [
+        ("forward", "forward"),
+        ("torch_dynamo_resume_in_forward_at_20", "forward"),
+        ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_1_at_2", "f"),
+        (None, None),
+    ],
+)
+def test_continuations_belong_to_their_function(name: str | None, root: str | None) -> None:
+    assert compile_log.root_function(name) == root
