@@ -75,7 +75,8 @@ def _budget(profile: Profile) -> Budget | None:
     total = int(totals.loc[step])
     rows = table[(table["step"] == step) & (table["dur_ns"] > 0)].sort_values("dur_ns", ascending=False)
     shares = tuple(
-        BudgetShare(str(owner), int(ns), int(ns) / total) for owner, ns in zip(rows["owner"], rows["dur_ns"], strict=True)
+        BudgetShare(str(owner), int(ns), int(ns) / total)
+        for owner, ns in zip(rows["owner"], rows["dur_ns"], strict=True)
     )
     return Budget(step, total, "device" if profile.facts.get("gpu") else "main thread", shares)
 
@@ -132,8 +133,10 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
     if not run.steps:
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
-    time = f"A step takes {format_ns(run.step_ns)}." if run.step_ns is not None else (
-        f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
+    time = (
+        f"A step takes {format_ns(run.step_ns)}."
+        if run.step_ns is not None
+        else (f"{plural(run.steps, 'step')} seen, too few without the profiler to time one.")
     )
     live = [finding for finding in findings if finding.accepted is None]
     if not live:

@@ -259,7 +259,9 @@ def from_json(text: str | bytes, where: str = "diagnosis") -> Diagnosis:
     try:
         schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema")
         if schema != SCHEMA:
-            raise InputError(f"{where}: diagnosis schema {schema!r} is not {SCHEMA}; update gpudoctor or diagnose again")
+            raise InputError(
+                f"{where}: diagnosis schema {schema!r} is not {SCHEMA}; update gpudoctor or diagnose again"
+            )
         return msgspec.json.decode(text, type=Diagnosis)
     except msgspec.MsgspecError as error:
         raise InputError(f"{where}: not a gpudoctor diagnosis ({error})") from None

@@ -106,7 +106,11 @@ TABLES: dict[str, Table] = {
             ("step", "int", "step it ran in"),
             ("observation", "str", "light or detail, as in steps"),
             ("phase", "str", "input, forward, backward, optimizer, other"),
-            ("op_class", "str", "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other"),
+            (
+                "op_class",
+                "str",
+                "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other",
+            ),
             ("region", "str", "compile id of the compiled region it ran in, e.g. 0/1; null in eager code"),
             ("module", "str", "module path or class, innermost; null when unknown"),
             ("file", "str", "user's source file, relative to the working folder when inside it; null when unknown"),
@@ -284,14 +288,22 @@ TABLES: dict[str, Table] = {
             ("line", "int", "line of the call"),
             ("function", "str", "enclosing function"),
             ("dtype", "str", "float64"),
-            ("kind", "str", "explicit (the line names the dtype) or possible (it takes over the dtype of a NumPy array)"),
+            (
+                "kind",
+                "str",
+                "explicit (the line names the dtype) or possible (it takes over the dtype of a NumPy array)",
+            ),
         ),
         _table(
             "step_budget",
             "one owner's share of one light step; the shares of a step add up to it exactly",
             _DETAIL,
             ("step", "int", "step"),
-            ("owner", "str", "input, compile, matmul, operators, optimizer, framework, python; with a GPU other owners"),
+            (
+                "owner",
+                "str",
+                "input, compile, matmul, operators, optimizer, framework, python; with a GPU other owners",
+            ),
             ("dur_ns", "int", "time it owns"),
         ),
     )

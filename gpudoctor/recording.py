@@ -1,13 +1,13 @@
 """The Recording: raw artifacts of one run in a folder. What is in it, where it goes, how it is opened.
 
-    .gpudoctor/
-      .gitignore                 ignores the whole folder
-      latest                     symbolic link to the newest recording
-      20261130-143200-train/
-        recording.json           command, versions, exit code, ranks
-        rank0/                   one folder a process: watch.jsonl, trace.N.label.json, torch_trace/, …
-        profile/                 Parquet cache of the tables; deletable
-        report.html  diagnosis.json
+.gpudoctor/
+  .gitignore                 ignores the whole folder
+  latest                     symbolic link to the newest recording
+  20261130-143200-train/
+    recording.json           command, versions, exit code, ranks
+    rank0/                   one folder a process: watch.jsonl, trace.N.label.json, torch_trace/, …
+    profile/                 Parquet cache of the tables; deletable
+    report.html  diagnosis.json
 """
 
 from __future__ import annotations

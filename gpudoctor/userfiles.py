@@ -97,7 +97,11 @@ class UserFiles:
 def interpreter_folders() -> tuple[str, ...]:
     """Folders of the running interpreter's library and packages, and of gpudoctor, each with a trailing separator."""
     paths = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths |= {str(Path(__file__).resolve().parent), os.path.join(sys.base_prefix, "lib"), os.path.join(sys.prefix, "lib")}
+    paths |= {
+        str(Path(__file__).resolve().parent),
+        os.path.join(sys.base_prefix, "lib"),
+        os.path.join(sys.prefix, "lib"),
+    }
     return tuple(sorted(os.path.join(os.path.realpath(path), "") for path in paths))
 
 

@@ -45,7 +45,13 @@ def _calls(node: ast.AST, function: str | None) -> Iterator[tuple[ast.Call, str 
 
 
 def _kind(call: ast.Call) -> str | None:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
     if name == "double" and not call.args:
         return "explicit"
     dtypes = [keyword.value for keyword in call.keywords if keyword.arg == "dtype"]

@@ -24,14 +24,18 @@ DEFAULT_BUDGET_S = 60.0
 def check(
     target: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SCRIPT [-- ARGS]", help="Script to run, or any command after `--`.", show_default=False),
+        typer.Argument(
+            metavar="SCRIPT [-- ARGS]", help="Script to run, or any command after `--`.", show_default=False
+        ),
     ] = None,
     module: Annotated[
         str | None, typer.Option("-m", metavar="MODULE", help="Run a module, as `python -m` does.", show_default=False)
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", min=0.001, help="Seconds of steps to watch before stopping the script.", show_default="60"),
+        typer.Option(
+            "--budget", min=0.001, help="Seconds of steps to watch before stopping the script.", show_default="60"
+        ),
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Stop the script after this many steps.", show_default=False)

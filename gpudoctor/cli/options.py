@@ -42,12 +42,12 @@ Select = Annotated[
 ]
 Ignore = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Not these rules. Repeatable.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Run preview rules as well.")]
-Fail = Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 1 from this severity on.", show_default="never")]
+Fail = Annotated[
+    FailOn | None, typer.Option("--fail-on", help="Exit with 1 from this severity on.", show_default="never")
+]
 
 
-def configuration(
-    select: list[str] | None, ignore: list[str] | None, preview: bool, fail_on: FailOn | None
-) -> Config:
+def configuration(select: list[str] | None, ignore: list[str] | None, preview: bool, fail_on: FailOn | None) -> Config:
     """`[tool.gpudoctor]` of the working folder, with the command line's options on top."""
     from gpudoctor.config import load_config
 

@@ -20,7 +20,9 @@ _HEAD = re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (?=\{)")
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
 _BREAK_ID = re.compile(r"/gb/(gb\d+)\.html", re.I)
-_MISMATCH = re.compile(r"tensor '(.+?)' (size|stride|rank) mismatch(?: at index (\d+))?\. expected ([-\d]+), actual ([-\d]+)")
+_MISMATCH = re.compile(
+    r"tensor '(.+?)' (size|stride|rank) mismatch(?: at index (\d+))?\. expected ([-\d]+), actual ([-\d]+)"
+)
 _SHAPE_EXPRESSION = re.compile(r"\.(?:size|stride)\(\)|\.storage_offset\(\)|\bs\d+\b|\bEq\(|\bNe\(|\bu\d+\b")
 _EQUALITY = re.compile(r"^(.*?)\s*(?:==|<=|>=|<|>|!=|is)\s*(.+?)(?:\s{2,}#.*|\s+#.*)?$")
 

@@ -149,9 +149,7 @@ def _resolve(trace: Trace, events: list[tuple[Event, dict[str, Any]]], mark_pref
     trace.nodes.sort(key=lambda node: (node.start_ns, -node.end_ns))
 
 
-def _resolve_thread(
-    trace: Trace, calls: list[tuple[Event, dict[str, Any]]], thread: int, mark_prefix: str
-) -> None:
+def _resolve_thread(trace: Trace, calls: list[tuple[Event, dict[str, Any]]], thread: int, mark_prefix: str) -> None:
     stack: list[Node] = []
     mark: int | None = None
     for event, args in calls:

@@ -216,7 +216,11 @@ class _Owners:
         if file.endswith(_THIN):
             owner, _, _ = self(python.python)
             return owner, file, function
-        return ("torch" if file.startswith("torch/") or "/torch/" in file or file.startswith("<") else "library"), file, function
+        return (
+            ("torch" if file.startswith("torch/") or "/torch/" in file or file.startswith("<") else "library"),
+            file,
+            function,
+        )
 
     def user_frame(self, python: Node | None) -> tuple[str, int, str] | None:
         """Place of the innermost function of the user's: its first line, as traces know no other."""
@@ -270,7 +274,9 @@ def _direction(name: str) -> str | None:
     for text, direction in (("htod", "h2d"), ("hosttodevice", "h2d"), ("dtoh", "d2h"), ("devicetohost", "d2h")):
         if text in short:
             return direction
-    return "p2p" if "ptop" in short or "peer" in short else "d2d" if "dtod" in short or "devicetodevice" in short else None
+    return (
+        "p2p" if "ptop" in short or "peer" in short else "d2d" if "dtod" in short or "devicetodevice" in short else None
+    )
 
 
 def _int(value: Any) -> int | None:

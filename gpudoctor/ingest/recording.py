@@ -137,9 +137,7 @@ def _traces(
     return op_rows, kernel_rows
 
 
-def _windows(
-    trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]
-) -> tuple[list[ops.Window], int]:
+def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:
     """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
     marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
     found = [

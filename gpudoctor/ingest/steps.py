@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpudoctor.ingest.watch import Batch, Span, WatchLog
@@ -82,9 +82,19 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     firsts = [s.start_ns for s in (*log.stated[:1], *log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
     started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
     start = min([*firsts, *started[:1]])
+    phases = {
+        "compile_ns": merge(log.compilations),
+        "input_ns": merge(log.batches),
+        "backward_ns": merge(log.backwards),
+        "optimizer_ns": merge(log.optimizer_steps),
+    }
     rows = []
     for number, end in enumerate(ends):
-        rows.append(_step(log, number, start, end, source or "", bursts))
+        begun, observation = _observed(log, start, end, bursts)
+        row: dict[str, Any] = {"step": number, "start_ns": begun, "dur_ns": max(0, end - begun)}
+        row |= {"observation": observation, "batches": 0, "source": source}
+        row |= {name: covered(spans, begun, end) for name, spans in phases.items()}
+        rows.append(row)
         start = end
     warm = _warm_up(rows)
     for row in rows:
@@ -98,44 +108,35 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     return rows, batches
 
 
-def _step(
-    log: WatchLog, number: int, start: int, end: int, source: str, bursts: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    observation = "bare"
+def _observed(log: WatchLog, start: int, end: int, bursts: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """When a step really began, and how it was watched."""
     own = [work for work in log.own_work if start <= work.start_ns < end]
-    if own:  # gpudoctor works right after a boundary: the step begins when that is done
-        start = max(work.end_ns for work in own)
-        observation = "disturbed"
-    marks = [mark for mark in log.marks if start <= mark.start_ns < end or any(w.end_ns <= mark.start_ns < end for w in own)]
-    for mark in marks:
-        if mark.burst < len(bursts) and mark.number in bursts[mark.burst]["taken"]:
-            observation = bursts[mark.burst]["label"]
-            start = mark.start_ns
-    return {
-        "step": number,
-        "start_ns": start,
-        "dur_ns": max(0, end - start),
-        "observation": observation,
-        "compile_ns": covered(log.compilations, start, end),
-        "input_ns": covered(log.batches, start, end),
-        "backward_ns": covered(log.backwards, start, end),
-        "optimizer_ns": covered(log.optimizer_steps, start, end),
-        "batches": 0,
-        "source": source,
-    }
+    observation = "disturbed" if own else "bare"
+    # gpudoctor works right after a boundary: the step begins when that is done
+    start = max([start, *(work.end_ns for work in own)])
+    for mark in log.marks:
+        inside = start <= mark.start_ns < end
+        if inside and mark.burst < len(bursts) and mark.number in bursts[mark.burst]["taken"]:
+            observation, start = bursts[mark.burst]["label"], mark.start_ns
+    return start, observation
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """The union of spans as disjoint spans in time order."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.start_ns):
+        if merged and span.start_ns <= merged[-1].end_ns:
+            merged[-1] = Span(merged[-1].start_ns, max(merged[-1].end_ns, span.end_ns))
+        else:
+            merged.append(Span(span.start_ns, span.end_ns))
+    return merged
 
 
 def covered(spans: Sequence[Span], start: int, end: int) -> int:
-    """Nanoseconds of [start, end) that lie in at least one span; spans in the order in which they ended."""
-    total, reached = 0, start
-    first = bisect_left(spans, start, key=lambda span: span.end_ns)
+    """Nanoseconds of [start, end) that lie in disjoint spans in time order."""
+    first = bisect_right(spans, start, key=lambda span: span.end_ns)
     inside = itertools.takewhile(lambda span: span.start_ns < end, itertools.islice(spans, first, None))
-    for span in sorted(inside, key=lambda span: span.start_ns):
-        low, high = max(span.start_ns, reached), min(span.end_ns, end)
-        if high > low:
-            total += high - low
-            reached = high
-    return total
+    return sum(min(span.end_ns, end) - max(span.start_ns, start) for span in inside)
 
 
 def _warm_up(rows: Sequence[dict[str, Any]]) -> int:

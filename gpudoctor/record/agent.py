@@ -26,8 +26,8 @@ from gpudoctor.record.line_marks import LineMarks
 from gpudoctor.record.loop import Loop
 from gpudoctor.record.options import Options
 from gpudoctor.record.patches import Patches
-from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
+from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"
 STEADY_AFTER = 2  # steps without a compile before a burst starts: the first ones fill caches and optimizer state

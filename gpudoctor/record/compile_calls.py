@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from gpudoctor.record.patches import Patches
-from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
+from gpudoctor.userfiles import UserFiles
 
 
 def install(

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader
 
 from gpudoctor.record import torch_private
 from gpudoctor.record.patches import Patches
-from gpudoctor.userfiles import UserFiles
 from gpudoctor.record.watch import Watch
+from gpudoctor.userfiles import UserFiles
 
 _SITE = "_gpudoctor_site"
 _STATE = "_gpudoctor_state"

@@ -66,9 +66,16 @@ def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
         ("- 0/1: tensor 'x' stride mismatch at index 0. expected 5, actual 6", "shape", "x", 0, "5", "6"),
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape", "x (rank)", None, "2", "3"),
         ("0/0: L['x'].size()[0] == 32  # y = x + 1  # a.py:3 in f", "shape", "L['x'].size()[0]", 0, "32", None),
-        ("0/0: self.calls == 0        # self.calls += 1  # train.py:16 in forward", "value", "self.calls", None, "0", None),
+        (
+            "0/0: self.calls == 0        # self.calls += 1  # train.py:16 in forward",
+            "value",
+            "self.calls",
+            None,
+            "0",
+            None,
+        ),
         ("0/0: len(L['xs']) == 2", "value", "len(L['xs'])", None, "2", None),
-        ('["0/0: L[\'flag\'] is True"]', "value", "L['flag']", None, "True", None),
+        ("[\"0/0: L['flag'] is True\"]", "value", "L['flag']", None, "True", None),
         ("0/0: GLOBAL_STATE changed: grad_mode", "other", None, None, None, None),
         ("", "other", None, None, None, None),
     ],
@@ -109,10 +116,23 @@ def test_records_are_joined_into_one_row_a_compilation(tmp_path: Path) -> None:
     }
     log.write_text(
         record({"str": ["/work/train.py", 3]})
-        + record({"dynamo_start": {"stack": [{"line": 34, "name": "main", "filename": 3}, {"line": 16, "name": "forward", "filename": 9}]}, **IDS})
+        + record(
+            {
+                "dynamo_start": {
+                    "stack": [
+                        {"line": 34, "name": "main", "filename": 3},
+                        {"line": 16, "name": "forward", "filename": 9},
+                    ]
+                },
+                **IDS,
+            }
+        )
         + record({"create_symbol": {"symbol": "s0", "source": "L['x'].size()[0]"}, **IDS})
         + record({"create_symbol": {"symbol": "s0", "source": "L['x'].size()[0]"}, **IDS})
-        + record({"artifact": {"name": "recompile_reasons"}, **IDS}, "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3")
+        + record(
+            {"artifact": {"name": "recompile_reasons"}, **IDS},
+            "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3",
+        )
         + record({"compilation_metrics": metrics, **IDS})
         + record({"bwd_compilation_metrics": {"duration_us": 7000}, **IDS})
     )

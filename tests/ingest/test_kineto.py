@@ -140,8 +140,16 @@ def test_device_activities_are_tied_to_their_operator_and_copies_say_their_direc
         [
             event("ProfilerStep#3", 0, 1000, "user_annotation"),
             event("aten::mm", 1, 5, **{"External id": 12}),
-            event("ampere_sgemm_128x64_tn", 10, 300, "kernel", **{"External id": 12, "device": 0, "stream": 7, "correlation": 4}),
-            event("Memcpy HtoD (Pageable -> Device)", 400, 30, "gpu_memcpy", **{"bytes": "4096", "device": 0, "stream": 7}),
+            event(
+                "ampere_sgemm_128x64_tn",
+                10,
+                300,
+                "kernel",
+                **{"External id": 12, "device": 0, "stream": 7, "correlation": 4},
+            ),
+            event(
+                "Memcpy HtoD (Pageable -> Device)", 400, 30, "gpu_memcpy", **{"bytes": "4096", "device": 0, "stream": 7}
+            ),
         ],
     )
     profile = trace.load(path)
@@ -164,7 +172,9 @@ def test_damaged_events_are_counted_not_fatal(tmp_path: Path) -> None:
     assert kineto.read(path, MARK).bad == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"{}", b'{"traceEvents": []}', b"\x1f\x8bbroken", b"[1, 2", b'"text"'])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"{}", b'{"traceEvents": []}', b"\x1f\x8bbroken", b"[1, 2", b'"text"']
+)
 def test_what_is_no_trace_gives_one_clear_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)

@@ -60,8 +60,10 @@ def _arm() -> None:
 def _is_worker() -> bool:
     """A child that does not train: multiprocessing's spawn and forkserver children, Inductor's compile workers."""
     words = " ".join(getattr(sys, "orig_argv", []))
-    return "multiprocessing.spawn" in words or "multiprocessing.forkserver" in words or (
-        "multiprocessing.resource_tracker" in words or "compile_worker" in words
+    return (
+        "multiprocessing.spawn" in words
+        or "multiprocessing.forkserver" in words
+        or ("multiprocessing.resource_tracker" in words or "compile_worker" in words)
     )
 
 
