@@ -36,7 +36,7 @@ TOML between two lines `+++`:
 | `horizon` | what must have been seen for silence to mean anything: `step`, `epoch` or `run` |
 | `requires` | tables without which the rule is not measured |
 | `optional` | tables that are read when they were measured, else empty |
-| `observation` | optional: `bare`, `light` or `detail`, at least one step must have been watched that way |
+| `observation`, `min_steps` | optional: `bare`, `light` or `detail`; how many steps (default 1) it must have |
 | `severity`, `max_severity` | optional: where only counts are known (default `warning`); never above this |
 | `[thresholds]` | `name = { value = …, unit = "…", doc = "why this value" }`, each used in the SQL as `$name` |
 | `[what_if]` | optional: `edit` is `drop`, `scale`, `merge`, `unblock` or `overlap` |

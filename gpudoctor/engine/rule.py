@@ -107,7 +107,8 @@ class Rule:
         horizon: what must have been seen for silence to mean anything: a step, an epoch's end, the run.
         requires: tables without which it is not measured.
         optional: tables that it reads when they were measured, else empty.
-        observation: how at least one step must have been watched; None when the rule reads no steps.
+        observation: how steps must have been watched; None when the rule reads no steps.
+        min_steps: how many of them, outside warm-up.
         severity: where only counts are known.
         max_severity: never above this; None means no cap.
         thresholds: by name, in the file's order.
@@ -128,6 +129,7 @@ class Rule:
     requires: tuple[str, ...]
     optional: tuple[str, ...]
     observation: Observation | None
+    min_steps: int
     severity: Severity
     max_severity: Severity | None
     thresholds: Mapping[str, Threshold]

@@ -14,6 +14,7 @@ from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.sandbox import RuleLimitError, Sandbox
 from gpudoctor.errors import UsageError
 from gpudoctor.profile import Profile
+from gpudoctor.units import plural
 
 _ROWS_NEEDED = ("steps", "ops", "kernels")
 """Tables that, empty, mean that nothing was watched; the other tables are empty on a healthy run."""
@@ -142,11 +143,22 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
             return NotMeasured(rule.id, rule.name, reason, how)
     if rule.observation is not None:
         table = next((name for name in _OBSERVED if name in rule.requires), None)
-        if table and not (profile.table(table)["observation"] == rule.observation).any():
-            return NotMeasured(
-                rule.id, rule.name, f"no step was watched in {rule.observation} mode", profile.why_not(table)[1]
+        if table and (seen := _watched(profile, table, rule.observation)) < rule.min_steps:
+            wanted = f"{plural(rule.min_steps, 'step')} watched in {rule.observation} mode outside warm-up"
+            how = (
+                profile.why_not(table)[1] if table == "ops" else "let the run go on: more steps, or a larger `--budget`"
             )
+            return NotMeasured(rule.id, rule.name, f"it takes {wanted}, this run has {seen}", how)
     return None
+
+
+def _watched(profile: Profile, table: str, observation: str) -> int:
+    """How many steps outside warm-up the table has in an observation mode."""
+    rows = profile.table(table)
+    rows = rows[rows["observation"].eq(observation).fillna(False)]
+    if "warmup" in rows:
+        rows = rows[~rows["warmup"].fillna(False)]
+    return int(rows["step"].nunique())
 
 
 def _unseen(rule: Rule, profile: Profile) -> NotMeasured | None:
