@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import gpudoctor
 from gpudoctor.config import Config
@@ -112,21 +111,18 @@ def _counters(profile: Profile) -> dict[str, int | None]:
 
 
 def _step_times(profile: Profile) -> tuple[StepTime, ...]:
-    rows = profile.table("steps").head(MAX_STEP_TIMES).to_dict("records")
+    table = profile.table("steps").head(MAX_STEP_TIMES)
+    rows = table.assign(compile_ns=table["compile_ns"].fillna(0)).to_dict("records")
     return tuple(
         StepTime(
             int(row["step"]),
             int(row["dur_ns"]),
             str(row["observation"]),
             bool(row["warmup"]),
-            _number(row["compile_ns"]),
+            int(row["compile_ns"] or 0),
         )
         for row in rows
     )
-
-
-def _number(value: Any) -> int:
-    return 0 if value is None or value is not value or str(value) == "<NA>" else int(value)
 
 
 def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:

@@ -1,11 +1,11 @@
 """Everything that can go wrong, and the exit code each kind maps to.
 
-    GpuDoctorError                exit 2   base: one message that says what was found, where, and what to do
-    ├── UsageError                exit 2   the command line or configuration is not usable
-    ├── InputError                exit 2   a file or folder is not what it should be
-    ├── RecordingError            exit 2   a run could not be recorded
-    ├── RuleError                 exit 2   a rule file is wrong, refused by the sandbox, or ran out of its limits
-    └── InconclusiveError         exit 4   no verdict is possible (no step seen, too noisy, hardware differs)
+GpuDoctorError                exit 2   base: one message that says what was found, where, and what to do
+├── UsageError                exit 2   the command line or configuration is not usable
+├── InputError                exit 2   a file or folder is not what it should be
+├── RecordingError            exit 2   a run could not be recorded
+├── RuleError                 exit 2   a rule file is wrong, refused by the sandbox, or ran out of its limits
+└── InconclusiveError         exit 4   no verdict is possible (no step seen, too noisy, hardware differs)
 """
 
 from __future__ import annotations

@@ -336,14 +336,13 @@ def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return columns(name, {column: [row.get(column) for row in rows] for column in table.names})
 
 
-def columns(name: str, values: Mapping[str, Sequence[Any] | Any]) -> pd.DataFrame:
+def columns(name: str, values: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """Builds a table from columns (sequences of equal length); columns left out become null."""
     table = _declared(name)
     length = max((len(v) for v in values.values()), default=0)
-    made = {
-        c.name: pd.array(values[c.name] if c.name in values else [None] * length, dtype=c.dtype) for c in table.columns
-    }
-    return pd.DataFrame(made, columns=table.names)
+    nothing: Sequence[Any] = [None] * length
+    made = pd.DataFrame({c.name: list(values.get(c.name, nothing)) for c in table.columns}, dtype=object)
+    return made.astype({c.name: c.dtype for c in table.columns})
 
 
 def _declared(name: str) -> Table:

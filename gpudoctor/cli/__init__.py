@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check, explain, rules
+from gpudoctor.cli import analyze, check
+from gpudoctor.cli.explain import explain
+from gpudoctor.cli.rules import app as rules_app
 from gpudoctor.errors import ExitCode, GpuDoctorError
 
 app = typer.Typer(
@@ -22,8 +24,8 @@ app = typer.Typer(
 )
 app.command("check", help=check.HELP, epilog=check.EXIT_CODES)(check.check)
 app.command("analyze", help=analyze.HELP)(analyze.analyze)
-app.command("explain")(explain.explain)
-app.add_typer(rules.app, name="rules")
+app.command("explain")(explain)
+app.add_typer(rules_app, name="rules")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Joins the compile log with the run: the step of each compile, who called torch.compile, the batch that changed a shape."""
+"""Joins the compile log with the run: the step of a compile, its torch.compile call, the batch that changed a shape."""
 
 from __future__ import annotations
 

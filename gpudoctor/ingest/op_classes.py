@@ -152,12 +152,18 @@ _OPS: dict[str, tuple[str, ...]] = {
 }
 _OP_CLASS = {name: kind for kind, names in _OPS.items() for name in names}
 _VIEWS = frozenset(
-    ["view", "reshape", "transpose", "t", "permute", "expand", "as_strided", "select", "slice", "squeeze", "unsqueeze", "detach", "detach_", "alias", "narrow", "split", "chunk", "unbind", "flatten", "unflatten", "_unsafe_view", "view_as", "expand_as", "diagonal", "numpy_T", "result_type", "lift_fresh", "item", "_local_scalar_dense", "is_nonzero", "unfold", "movedim", "swapaxes", "resolve_conj", "resolve_neg", "requires_grad_"]
+    word
+    for line in (
+        "view reshape transpose t permute expand as_strided select slice squeeze unsqueeze detach detach_ alias narrow",
+        "split chunk unbind flatten unflatten _unsafe_view view_as expand_as diagonal numpy_T result_type lift_fresh",
+        "item _local_scalar_dense is_nonzero unfold movedim swapaxes resolve_conj resolve_neg requires_grad_",
+    )
+    for word in line.split()
 )
 
 
 def op_class(name: str) -> str:
-    """Class of an operator: gemm, convolution, attention, normalisation, reduction, copy, memory, optimizer, pointwise, other."""
+    """Class of an operator, as the column `op_class` of `ops` lists them."""
     if not name.startswith("aten::"):
         return "other"
     short = name.removeprefix("aten::")

@@ -214,8 +214,7 @@ class _Owners:
             if folder in file:
                 return owner, file, function
         if file.endswith(_THIN):
-            owner, _, _ = self(python.python)
-            return owner, file, function
+            return self(python.python)[0], file, function
         return (
             ("torch" if file.startswith("torch/") or "/torch/" in file or file.startswith("<") else "library"),
             file,
@@ -238,7 +237,7 @@ def kernel_rows(
     """Rows of `kernels` for one trace; a launch is tied to its operator by External id."""
     launches = {op[EXTERNAL]: op for op in ops if op[EXTERNAL] is not None}
     starts = [window.start_ns for window in windows]
-    made = []
+    made: list[dict[str, Any]] = []
     for event, args in trace.device:
         start = nanoseconds(event.ts)
         at = bisect_right(starts, start) - 1

@@ -1,7 +1,7 @@
 """Cuts the watch log into training steps and fills the tables `steps` and `batches`.
 
-A step ends where the caller says so, else where the optimizer's period ends. Without optimizer steps (manual updates, a compiled optimizer step)
-every backward call ends one; without those every batch does (inference).
+A step ends where the caller says so, else where the optimizer's period ends. Without optimizer steps (manual updates,
+a compiled optimizer step) every backward call ends one; without those every batch does (inference).
 """
 
 from __future__ import annotations

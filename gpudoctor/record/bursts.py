@@ -172,7 +172,8 @@ class Bursts:
     def _yield_to_foreign_sessions(self, patches: Patches) -> None:
         """A profiler of the script's own goes first: ours is dropped when it starts, and waits until it ends."""
         session = torch.autograd.profiler.profile
-        prepare, leave = getattr(session, "_prepare_trace", None), session.__exit__
+        prepare: Any = getattr(session, "_prepare_trace", None)
+        leave: Any = session.__exit__
         if prepare is None:
             return
         bursts = self
@@ -199,6 +200,6 @@ class Bursts:
 def _activities() -> list[ProfilerActivity]:
     kinds = [ProfilerActivity.CPU]
     # is_initialized() first: is_available() may create a context the script never asked for
-    if torch.cuda.is_initialized():
+    if torch_private.cuda_initialized():
         kinds.append(ProfilerActivity.CUDA)
     return kinds

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Patches:
-    """Remembers what was replaced; `undo()` restores it in reverse order, leaving later replacements of others alone."""
+    """Remembers what was replaced; `undo()` restores it in reverse order, later replacements of others left alone."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from gpudoctor.record import torch_private
+
 FILE = "settings.json"
 
 _ENVIRONMENT = (
@@ -79,7 +81,7 @@ def environment() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
     }
     # asking is_available() may create a CUDA context in some versions; is_initialized() never does
-    if torch.cuda.is_initialized():
+    if torch_private.cuda_initialized():
         facts["gpu"] = torch.cuda.get_device_name()
         facts["gpus"] = str(torch.cuda.device_count())
         facts["cuda"] = str(torch.version.cuda)

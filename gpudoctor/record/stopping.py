@@ -27,7 +27,7 @@ def before_hard_exit(function: Callable[[], None]) -> None:
             function()
         _really_exit(status)
 
-    os._exit = _exit  # type: ignore[assignment]
+    os._exit = _exit
 
 
 def leave() -> None:

@@ -35,6 +35,11 @@ def profiler_running() -> bool:
     return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
 
 
+def cuda_initialized() -> bool:
+    """Whether the process uses CUDA already; asking must not create a context."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
 def trace_formatter() -> Any | None:
     """The formatter that writes the TORCH_TRACE format."""
     from torch._logging import _internal
@@ -55,10 +60,12 @@ def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         if not disabled:
             disable = getattr(torch, "_disable_dynamo", None)
-            disabled.append(disable(lambda *inner: function(*inner)) if disable is not None else function)
+            # a fresh function: disabling marks the one it is given, and bound methods cannot be marked
+            disabled.append(disable(lambda *inner: function(*inner)) if disable else function)  # noqa: PLW0108
         return disabled[0](*args)
 
-    return as_torch_code(call)
+    as_torch_code(call)
+    return call
 
 
 def as_torch_code(function: Any) -> Any:

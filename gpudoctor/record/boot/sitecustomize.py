@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import types
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -24,20 +25,21 @@ def _run_shadowed() -> None:
 class _AfterTorch:
     """A meta path finder that lets the real one load torch, then arms the recorder."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("torch")
         if spec is None or spec.loader is None:
             return spec
-        load = spec.loader.exec_module
+        loader = spec.loader
+        load = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: types.ModuleType) -> None:
             load(module)
             _arm()
 
-        spec.loader.exec_module = exec_module
+        loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
