@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "docs/decisions.md"]
 
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
-MACHINE_PATH = re.compile(r"(?<![\w./:-])/(?:work|root|Users)/[\w.-]+")
+MACHINE_PATH = re.compile(r"(?<![\w./:-])/(?:root|Users)/[\w.-]+")
 
 
 def read(name: str) -> str:
