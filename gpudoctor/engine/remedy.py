@@ -36,7 +36,10 @@ def make_diff(edit: Edit, path: str, text: str, line: int, put: Mapping[str, str
     if pure.is_absolute() or ".." in pure.parts or re.match(r"[A-Za-z]:", path):
         return None
     try:
-        wrapper = MetadataWrapper(cst.parse_module(text))
+        tree = cst.parse_module(text)
+        if tree.code != text:  # libcst drops form feeds, for one
+            return None
+        wrapper = MetadataWrapper(tree)
         call = _covering(wrapper, edit.call or edit.attribute or "", line)
         changed = _changed(edit, call, put)
         module = wrapper.module.with_deep_changes(call, **_fields(changed))

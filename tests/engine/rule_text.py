@@ -40,9 +40,7 @@ def rule_text(
 ) -> str:
     """The file's text; `sections` replaces sections (words joined by `_`), None leaves one out."""
     changed = {name.replace("_", " "): text for name, text in sections.items()}
-    body = "\n\n".join(
-        f"## {title}\n{text}" for title, text in ({**SECTIONS, **changed}).items() if text is not None
-    )
+    body = "\n\n".join(f"## {title}\n{text}" for title, text in ({**SECTIONS, **changed}).items() if text is not None)
     return f"+++\n{front}\n{thresholds}+++\n\n```sql\n{sql}\n```\n{more}\n{body}\n"
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.engine.rulefile import find_rule, load_rule, load_rules, parse_rule
 from gpudoctor.errors import RuleError, UsageError
-from tests.engine.rule_text import FRONT, SQL, THRESHOLDS, make_rule, rule_text
+
+from .rule_text import FRONT, SQL, THRESHOLDS, make_rule, rule_text
 
 PATH = Path("rules/XY001-slow-step.md")
 
@@ -80,7 +81,10 @@ def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { call = 'f' }\n"), "changes nothing"),
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { drop = ['f'] }\n"), "`call` or"),
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { attribute = 'f' }\n"), "`to`"),
-        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { call = 'f', set = { a = 1 } }\n"), "quotes"),
+        (
+            rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { call = 'f', set = { a = 1 } }\n"),
+            "quotes",
+        ),
     ],
 )
 def test_a_mistake_is_an_error_that_names_the_file_and_the_fault(text: str, said: str) -> None:
@@ -135,6 +139,7 @@ def test_a_rule_is_found_by_id_and_name_in_any_case() -> None:
 def test_loading_rules_imports_neither_pandas_nor_duckdb_nor_torch() -> None:
     code = (
         "import sys; from gpudoctor.engine.rulefile import load_rules; assert load_rules();"
-        "heavy = {'pandas', 'duckdb', 'torch', 'pyarrow', 'libcst', 'jinja2'} & set(sys.modules); assert not heavy, heavy"
+        "heavy = {'pandas', 'duckdb', 'torch', 'pyarrow', 'libcst', 'jinja2'} & set(sys.modules);"
+        "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

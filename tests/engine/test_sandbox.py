@@ -20,7 +20,9 @@ def sandbox(rows: Sequence[dict[str, Any]] = ({"step": 0, "dur_ns": 5},), **limi
     return Sandbox(Profile({"steps": frame("steps", rows)}), **limits)
 
 
-def query(sql: str, tables: tuple[str, ...] = ("steps",), parameters: dict[str, Any] | None = None, **limits: Any) -> Any:
+def query(
+    sql: str, tables: tuple[str, ...] = ("steps",), parameters: dict[str, Any] | None = None, **limits: Any
+) -> Any:
     return sandbox(**limits).query(sql, tables, parameters or {}, "XY001 (rule.md)")
 
 
@@ -186,7 +188,13 @@ def test_nothing_is_written_and_nothing_read(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT * FROM read_csv('f.csv')", "SELECT * FROM 'f.csv'", "SET threads = 2", "ATTACH 'x.db'", "SELECT * FROM frame_"],
+    [
+        "SELECT * FROM read_csv('f.csv')",
+        "SELECT * FROM 'f.csv'",
+        "SET threads = 2",
+        "ATTACH 'x.db'",
+        "SELECT * FROM frame_",
+    ],
 )
 def test_the_settings_hold_even_where_the_guard_is_out_of_the_way(
     sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

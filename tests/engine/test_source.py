@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpudoctor.engine.source import enclosing_function, excerpt, normalised_line, statement_lines
 from gpudoctor.engine.suppression import DEFAULT_REASON, suppressed
 
-TEXT = '''\
+TEXT = """\
 import torch
 class Model:
     @decorated(
@@ -26,7 +26,7 @@ class Model:
     async def other(self):
         def inner(): return 1
         return lambda: 3
-'''
+"""
 
 
 @pytest.mark.parametrize(
