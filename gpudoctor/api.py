@@ -17,7 +17,7 @@ from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording
 
 if TYPE_CHECKING:
-    from gpudoctor.record.agent import Agent
+    from gpudoctor.recorder.agent import Agent
 
 DEFAULT_STEPS = 20  # two warm-up, two detail and three light steps, each burst followed by one that settles, and a rest
 
@@ -112,8 +112,8 @@ _running: list[Recording] = []
 
 @contextmanager
 def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
-    from gpudoctor.record.agent import arm
-    from gpudoctor.record.options import Options
+    from gpudoctor.recorder.agent import arm
+    from gpudoctor.recorder.options import Options
     from gpudoctor.recording import create
 
     if _running:

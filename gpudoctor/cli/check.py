@@ -49,8 +49,8 @@ def check(
     preview: Preview = False,
 ) -> int:
     """See HELP."""
-    from gpudoctor.record.launch import record
-    from gpudoctor.record.launch import target as parse_target
+    from gpudoctor.recorder.launch import record
+    from gpudoctor.recorder.launch import target as parse_target
 
     # everything that can be wrong on our side is looked at before the script is started
     what = parse_target(target or [], module)

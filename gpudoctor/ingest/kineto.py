@@ -45,7 +45,7 @@ class Node:
     Attributes:
         start_ns, end_ns: in nanoseconds from the trace's own base.
         parent: the operator or annotation that encloses it.
-        python: the innermost Python function that encloses it.
+        python: the innermost Python function that ran when it began.
     """
 
     name: str
@@ -150,38 +150,35 @@ def _resolve(trace: Trace, events: list[tuple[Event, dict[str, Any]]], mark_pref
 
 
 def _resolve_thread(trace: Trace, calls: list[tuple[Event, dict[str, Any]]], thread: int, mark_prefix: str) -> None:
-    stack: list[Node] = []
+    """Nests operators and Python functions apart: a range that Python opens outlives the call that opened it."""
+    operators: list[Node] = []
+    functions: list[Node] = []
     mark: int | None = None
     for event, args in calls:
         start = nanoseconds(event.ts)
-        node = Node(event.name, event.cat, start, start + nanoseconds(event.dur), thread, args)
-        while stack and stack[-1].end_ns <= start:
-            stack.pop()
         if event.name.startswith(mark_prefix):
             mark = int(event.name.removeprefix(mark_prefix))
             continue
-        python = event.cat == "python_function"
-        trace.with_stack |= python
-        above = stack[-1] if stack else None
-        if above is not None:
-            node.parent = above.parent if above.cat == "python_function" else above
-            node.python = above if _has_source(above) else above.python
-            node.module = above.module
-            node.depth = 0 if node.parent is None else node.parent.depth + 1
-        node.mark = mark
-        if python:
+        for stack in (operators, functions):
+            while stack and stack[-1].end_ns <= start:
+                stack.pop()
+        node = Node(event.name, event.cat, start, start + nanoseconds(event.dur), thread, args)
+        node.python = functions[-1] if functions else None
+        node.module = node.python.module if node.python is not None else None
+        if event.cat == "python_function":
+            trace.with_stack = True
             if event.name.startswith("nn.Module: "):  # "nn.Module: Linear_3", numbered by first call
                 node.module = event.name.removeprefix("nn.Module: ").rpartition("_")[0]
-        else:
-            if node.parent is not None:
-                node.parent.children_ns += node.end_ns - node.start_ns
-            trace.nodes.append(node)
-        stack.append(node)
-
-
-def _has_source(node: Node) -> bool:
-    """Whether a node is a Python function with a file: built-in functions only pass their caller on."""
-    return node.cat == "python_function" and not node.name.startswith("<built-in")
+            if not event.name.startswith("<built-in"):  # a built-in function only passes its caller on
+                functions.append(node)
+            continue
+        node.mark = mark
+        if operators:
+            node.parent = operators[-1]
+            node.depth = node.parent.depth + 1
+            node.parent.children_ns += min(node.end_ns, node.parent.end_ns) - start
+        trace.nodes.append(node)
+        operators.append(node)
 
 
 def _number(value: Any) -> int:

@@ -1,6 +1,6 @@
 """Reads the whole-run watch (`watch.jsonl`) into typed rows.
 
-The format is described in `gpudoctor.record.watch`. A last line cut off by a killed process is dropped and counted.
+The format is described in `gpudoctor.recorder.watch`. A last line cut off by a killed process is dropped and counted.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _arm() -> None:
     if added:
         sys.path.append(home)
     try:
-        from gpudoctor.record import agent
+        from gpudoctor.recorder import agent
 
         agent.install(os.environ["GPUDOCTOR_RECORDING"])
     except Exception as error:

@@ -10,8 +10,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.record import torch_private
-from gpudoctor.record.watch import Watch
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.watch import Watch
 
 FOLDER = "torch_trace"
 FILE = "dedicated_log_torch_trace.log"
@@ -56,6 +56,8 @@ class CompileLog(logging.Handler):
                 (self._folder / FOLDER).mkdir(exist_ok=True)
                 self._file = (self._folder / FOLDER / FILE).open("a", encoding="utf-8", errors="replace")
             self._file.write(self.format(record) + "\n")
+            if "compilation_metrics" in metadata:
+                self._file.flush()
         except Exception as error:
             self.failed = self.failed or repr(error)
 

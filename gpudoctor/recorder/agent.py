@@ -18,15 +18,15 @@ import torch
 from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from gpudoctor.record import compile_calls, settings, stopping, torch_private
-from gpudoctor.record.bursts import Bursts
-from gpudoctor.record.compile_log import CompileLog
-from gpudoctor.record.input_pipeline import InputPipeline
-from gpudoctor.record.line_marks import LineMarks
-from gpudoctor.record.loop import Loop
-from gpudoctor.record.options import Options
-from gpudoctor.record.patches import Patches
-from gpudoctor.record.watch import Watch
+from gpudoctor.recorder import compile_calls, settings, stopping, torch_private
+from gpudoctor.recorder.bursts import Bursts
+from gpudoctor.recorder.compile_log import CompileLog
+from gpudoctor.recorder.input_pipeline import InputPipeline
+from gpudoctor.recorder.line_marks import LineMarks
+from gpudoctor.recorder.loop import Loop
+from gpudoctor.recorder.options import Options
+from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from gpudoctor.record import torch_private
-from gpudoctor.record.patches import Patches
-from gpudoctor.record.watch import Watch
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
 _SITE = "_gpudoctor_site"

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from gpudoctor.record.patches import Patches
-from gpudoctor.record.watch import Watch
+from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
 

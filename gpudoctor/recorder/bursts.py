@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpudoctor.record import torch_private
-from gpudoctor.record.line_marks import LineMarks
-from gpudoctor.record.patches import Patches
-from gpudoctor.record.watch import Watch
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.line_marks import LineMarks
+from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.watch import Watch
 
 FILE = "bursts.json"
 MAX_RETAKES = 5  # a script that compiles in every step never gives a clean burst: then say so, do not try for ever
@@ -144,6 +144,7 @@ class Bursts:
             self._save()
         self._replan(burst)
         self._watch.add("P", began, self._watch.now(), number, "stop")
+        self._watch.flush()
 
     def _replan(self, burst: Burst) -> None:
         if len(burst.taken) == len(burst.compiled) and self._retakes < MAX_RETAKES:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.record.loop import Loop, Signal, period
+from gpudoctor.recorder.loop import Loop, Signal, period
 
 
 def boundaries(loop: Loop, events: str) -> list[bool]:

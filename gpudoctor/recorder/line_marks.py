@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from gpudoctor.record import torch_private
+from gpudoctor.recorder import torch_private
 from gpudoctor.userfiles import UserFiles, function_name
 
 FILE = "lines.json"

@@ -14,7 +14,7 @@ from typing import Any
 
 import gpudoctor
 from gpudoctor.errors import RecordingError, UsageError
-from gpudoctor.record.options import Options
+from gpudoctor.recorder.options import Options
 from gpudoctor.recording import Recording, create
 
 

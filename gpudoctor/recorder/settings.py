@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gpudoctor.record import torch_private
+from gpudoctor.recorder import torch_private
 
 FILE = "settings.json"
 

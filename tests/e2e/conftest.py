@@ -1,0 +1,75 @@
+"""Runs `gpudoctor check` once a script for the whole session: a recording takes seconds and many tests look at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One finished `gpudoctor check --output-format json`."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def diagnosis(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.out)
+        return loaded
+
+    @property
+    def recording(self) -> Path:
+        return (self.folder / ".gpudoctor" / "latest").resolve()
+
+    def findings(self, rule: str) -> list[dict[str, Any]]:
+        return [finding for finding in self.diagnosis["findings"] if finding["rule"] == rule]
+
+
+def environment() -> dict[str, str]:
+    """One thread: the tests judge what is found, and two busy processes on two cores would only be slower."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def gpudoctor(*words: str, cwd: Path, timeout: float = 240) -> Checked:
+    run = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *words],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Checked(run.returncode, run.stdout, run.stderr, cwd)
+
+
+@pytest.fixture(scope="session")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checked]:
+    """`check(source, *options, script_args=())`: checks a script's text or path, once a session for equal arguments."""
+    done: dict[tuple[Any, ...], Checked] = {}
+
+    def run(source: str | Path, *options: str, script_args: tuple[str, ...] = ()) -> Checked:
+        key = (source, options, script_args)
+        if key not in done:
+            folder = tmp_path_factory.mktemp("run")
+            name = source.name if isinstance(source, Path) else "train.py"
+            text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+            (folder / name).write_text(text, encoding="utf-8")
+            tail = ("--", *script_args) if script_args else ()
+            done[key] = gpudoctor("check", "--output-format", "json", *options, name, *tail, cwd=folder)
+        return done[key]
+
+    return run

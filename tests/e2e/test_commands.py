@@ -1,0 +1,112 @@
+"""The commands: fast answers without heavy imports, clear errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import SAMPLES, Checked, environment, gpudoctor
+
+HEAVY = {"torch", "pandas", "duckdb", "pyarrow", "numpy", "libcst"}
+
+
+def modules_after(*words: str, cwd: Path) -> set[str]:
+    code = (
+        "import sys\nfrom gpudoctor.cli import main\nsys.argv = ['gpudoctor', *sys.argv[1:]]\n"
+        "try: main()\nexcept SystemExit: pass\nsys.stderr.write('\\n@@' + ' '.join(sorted(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=cwd, env=environment(), capture_output=True, text=True, check=True
+    )
+    return set(run.stderr.rpartition("@@")[2].split())
+
+
+@pytest.mark.parametrize("words", [("--help",), ("explain", "GD101"), ("rules", "list"), ("check", "--help")])
+def test_what_only_reads_imports_nothing_heavy(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert not modules_after(*words, cwd=tmp_path) & HEAVY
+
+
+def test_analyze_does_not_import_torch(check: Callable[..., Checked]) -> None:
+    recording = check(SAMPLES / "host-sync" / "train.py").recording
+    loaded = modules_after("analyze", str(recording), cwd=recording)
+    assert "torch" not in loaded
+    assert "pandas" in loaded  # the check can fail: it did analyse
+
+
+def test_analyze_says_what_check_said_from_the_cache_and_without_it(check: Callable[..., Checked]) -> None:
+    run = check(SAMPLES / "recompile-shape" / "train.py")
+    cached = gpudoctor("analyze", "--output-format", "json", str(run.recording), cwd=run.folder)
+    assert json.loads(cached.out) == run.diagnosis
+    for table in (run.recording / "profile").iterdir():
+        table.unlink()
+    rebuilt = gpudoctor("analyze", "--output-format", "json", str(run.recording), cwd=run.folder)
+    assert json.loads(rebuilt.out) == run.diagnosis
+
+
+def test_analyze_reads_a_bare_trace(check: Callable[..., Checked]) -> None:
+    run = check(SAMPLES / "host-sync" / "train.py")
+    (trace,) = run.recording.glob("rank0/trace.*.detail.json")
+    found = gpudoctor("analyze", "--output-format", "json", str(trace), cwd=run.folder)
+    assert found.code == 0, found.err
+    assert found.diagnosis["run"]["step_source"] == "ProfilerStep"
+    assert "GD101" in {rule["rule"] for rule in found.diagnosis["not_measured"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("check",), "nothing to run"),
+        (("check", "missing.py"), "missing.py: no such script"),
+        (("check", "train.py", "--lr", "1"), "--lr"),
+        (("check", "--select", "GD999", "train.py"), "GD999"),
+        (("check", "--budget", "-1", "train.py"), "budget"),
+        (("check", "no-such-program-anywhere"), "cannot be started"),
+        (("analyze", "nowhere"), "no such file or folder"),
+        (("analyze", "."), "recording.json"),
+        (("analyze", "train.py"), "not a Kineto trace"),
+        (("explain", "GD999"), "GD999"),
+        (("frobnicate",), "frobnicate"),
+    ],
+)
+def test_a_mistake_gives_one_clear_error_and_exit_code_2(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    run = gpudoctor(*words, cwd=tmp_path)
+    assert run.code == 2
+    assert says in run.err
+    assert "Traceback" not in run.err
+    assert run.out == ""
+
+
+def test_fail_on_decides_the_exit_code(check: Callable[..., Checked]) -> None:
+    sick = check(SAMPLES / "graph-break" / "train.py").recording
+    for limit, code in (("error", 0), ("warning", 1), ("info", 1), ("never", 0)):
+        assert gpudoctor("analyze", "--fail-on", limit, str(sick), cwd=sick).code == code
+
+
+def test_a_wrong_key_in_pyproject_stops_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('started')\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.gpudoctor]\nbudgett = 3\n")
+    run = gpudoctor("check", "train.py", cwd=tmp_path)
+    assert run.code == 2
+    assert "budgett" in run.err
+    assert "started" not in run.err
+
+
+def test_the_path_of_the_report_is_the_last_line(check: Callable[..., Checked]) -> None:
+    run = check(SAMPLES / "host-sync" / "train.py")
+    printed = gpudoctor("analyze", str(run.recording), cwd=run.folder).out
+    assert Path(run.folder, printed.strip().splitlines()[-1]).is_file()
+    assert max(map(len, printed.splitlines()[:-1])) <= 80
+
+
+def test_a_suppression_comment_accepts_the_finding(check: Callable[..., Checked]) -> None:
+    text = (SAMPLES / "host-sync" / "train.py").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if ".item()" in line)
+    run = check(text.replace(line, f"{line}  # gpudoctor: ignore[GD301] progress bar", 1))
+    (finding,) = run.findings("GD301")
+    assert finding["accepted"] == "progress bar"
