@@ -137,8 +137,6 @@ class _Walk:
 
     def _function(self, node: Mapping[str, Any]) -> None:
         name = node["function_name"].lower()
-        if node.get("schema") or node.get("catalog"):
-            raise self._refuse(f"names a schema with {name}(); write the function's name alone")
         operator = not any(c.isalnum() for c in name)
         in_from = name in TABLE_FUNCTIONS and node.get("is_table_function")
         if not operator and not in_from and name not in FUNCTIONS:

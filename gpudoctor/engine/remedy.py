@@ -44,7 +44,14 @@ def make_diff(edit: Edit, path: str, text: str, line: int, put: Mapping[str, str
         changed = _changed(edit, call, put)
         module = wrapper.module.with_deep_changes(call, **_fields(changed))
         cst.parse_module(module.code)
-    except (cst.ParserSyntaxError, NotCertainError, UnicodeError, RecursionError):
+    except (
+        cst.ParserSyntaxError,
+        cst.CSTValidationError,
+        cst.CSTLogicError,
+        NotCertainError,
+        UnicodeError,
+        RecursionError,
+    ):
         return None
     return _diff(str(pure), text, module.code)
 
