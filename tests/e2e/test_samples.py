@@ -71,7 +71,7 @@ def test_the_budget_adds_up_to_its_step_exactly(check: Callable[..., Checked]) -
 
 def test_the_diff_of_a_certain_remedy_is_offered(check: Callable[..., Checked]) -> None:
     (finding,) = check(SAMPLES / "grads-zeroed-not-dropped" / "train.py").findings("GD505")
-    assert "-            self.optimizer.zero_grad(set_to_none=False)" in finding["remedy"]["diff"]
+    assert "-        self.optimizer.zero_grad(set_to_none=False)\n" in finding["remedy"]["diff"]
 
 
 def test_the_report_lies_beside_the_recording_and_shows_the_line(check: Callable[..., Checked]) -> None:
