@@ -96,7 +96,11 @@ def _counters(profile: Profile) -> dict[str, int | None]:
         return len(table) if condition is None else len(table.query(condition, engine="python"))
 
     aten = None if detail is None else int(detail["name"].str.startswith("aten::").sum())
-    reads = None if detail is None else int((detail["host_read"].fillna(False) & (detail["owner"] == "user")).sum())
+    reads = (
+        None
+        if detail is None
+        else int((detail["host_read"].fillna(False) & detail["owner"].eq("user").fillna(False)).sum())
+    )
     graphs = None
     if profile.measured("compilations"):
         graphs = int(profile.table("compilations")["graph_ops"].fillna(0).gt(0).sum())

@@ -33,6 +33,8 @@ def join(
         row = by_id.get(span.compile_id)
         if row is not None and span.kind == "dynamo":
             row["start_ns"] = span.start_ns
+            if span.file is not None:
+                row["caller_file"], row["caller_line"] = span.file, span.line
             row["step"] = step_at(steps, span.start_ns) if steps else None
     ran = None if ops is None else {op["region"] for op in ops if op["region"] is not None}
     frames_ran = None if ran is None else {int(region.partition("/")[0]) for region in ran}

@@ -6,6 +6,7 @@ Format: the trace event format's complete events (`ph` = X; `ts` and `dur` in mi
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from gpudoctor.errors import InputError
 
 _GZIP = b"\x1f\x8b"
 OPERATORS = frozenset({"cpu_op", "user_annotation", "operator"})
+_READ = re.compile(r"<built-in method (cpu|tolist) of (?:Tensor|Parameter) object")
 DEVICE = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 
 
@@ -169,9 +171,13 @@ def _resolve_thread(trace: Trace, calls: list[tuple[Event, dict[str, Any]]], thr
             trace.with_stack = True
             if event.name.startswith("nn.Module: "):  # "nn.Module: Linear_3", numbered by first call
                 node.module = event.name.removeprefix("nn.Module: ").rpartition("_")[0]
-            if not event.name.startswith("<built-in"):  # a built-in function only passes its caller on
+            if read := _READ.match(event.name):  # on a CPU they run no operator
+                node.name = f"Tensor.{read[1]}"
+            elif not event.name.startswith("<built-in"):  # a built-in function only passes its caller on
                 functions.append(node)
-            continue
+                continue
+            else:
+                continue
         node.mark = mark
         if operators:
             node.parent = operators[-1]

@@ -195,7 +195,7 @@ def kernel_class(name: str) -> str:
     return next((kind for kind, pattern in _KERNELS if pattern.search(name)), "other")
 
 
-READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
+READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "Tensor.cpu", "Tensor.tolist"})
 """Reads of one value: on a GPU the host waits for it, when Python asks directly. ATen's CPU kernels use them inside
 other operators as well (range checks of one_hot, say) where the CUDA kernels do not wait."""
 

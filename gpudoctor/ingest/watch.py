@@ -41,10 +41,12 @@ class Batch(Span):
 
 @dataclass(frozen=True, slots=True)
 class Compilation(Span):
-    """A compilation: `kind` is dynamo or backward."""
+    """A compilation: `kind` is dynamo or backward; `file` and `line` are the user's line that called the code."""
 
     compile_id: str
     kind: str
+    file: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Agent:
         self.optimizer_events = 0
         self.files = UserFiles(options.root)
         self.watch = Watch(folder)
-        self.compiles = CompileLog(folder, self.watch)
+        self.compiles = CompileLog(folder, self.watch, self.files)
         self.marks = LineMarks(self.files)
         self.bursts = Bursts(folder, self.watch, self.marks, self.patches)
         self.loop = Loop()

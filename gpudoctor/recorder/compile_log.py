@@ -7,11 +7,13 @@ nothing, and needs no environment variable. tlparse reads the file too.
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.watch import Watch
+from gpudoctor.userfiles import UserFiles
 
 FOLDER = "torch_trace"
 FILE = "dedicated_log_torch_trace.log"
@@ -26,12 +28,12 @@ class CompileLog(logging.Handler):
         running: compilations under way.
     """
 
-    def __init__(self, folder: Path, watch: Watch) -> None:
+    def __init__(self, folder: Path, watch: Watch, files: UserFiles) -> None:
         super().__init__(logging.DEBUG)
         self._folder = folder
-        self._watch = watch
+        self._watch, self._files = watch, files
         self._file: Any = None
-        self._open: dict[str, int] = {}
+        self._open: dict[str, tuple[int, dict[str, Any]]] = {}
         self.started = 0
         self.failed: str | None = None
         self.setFormatter(torch_private.trace_formatter())
@@ -66,9 +68,11 @@ class CompileLog(logging.Handler):
         now = self._watch.now()
         if "dynamo_start" in metadata:
             self.started += 1
-            self._open[compile_id] = now
+            # the frame to be compiled does not run yet: the innermost user frame is its caller, which the log can lack
+            self._open[compile_id] = now, self._files.site(sys._getframe(1))
         elif "compilation_metrics" in metadata:
-            self._watch.add("K", self._open.pop(compile_id, now), now, compile_id, "dynamo")
+            begun, caller = self._open.pop(compile_id, (now, {}))
+            self._watch.add("K", begun, now, compile_id, "dynamo", caller.get("file"), caller.get("line"))
         elif "bwd_compilation_metrics" in metadata:
             self.started += 1
             took = metadata["bwd_compilation_metrics"].get("duration_us") or 0

@@ -102,6 +102,48 @@ for i in range(15):
     assert {finding["where"]["precision"] for finding in run.findings("GD301")} == {"call"}
 
 
+def test_a_recompile_in_an_optimizer_of_the_users_own_points_at_the_call(check: Callable[..., Checked]) -> None:
+    code = """import torch, torch.nn as nn
+@torch.compile(backend="aot_eager")
+def nudge(p, g, buf):
+    buf.mul_(0.9).add_(g)
+    p.sub_(buf * 0.1)
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            buf = self.state[p].setdefault("buf", torch.zeros_like(p))
+            nudge(p, p.grad, buf)
+widths = [8, 9, 10, 11, 12, 13, 1]
+net = nn.Sequential(*[nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:])])
+opt = Own(net.parameters())
+for i in range(12):
+    opt.zero_grad()
+    net(torch.randn(4, 8)).square().mean().backward()
+    opt.step()
+"""
+    run = check(code)
+    (finding,) = run.findings("GD102")
+    assert 13 in [place["line"] for place in (finding["where"], *finding["locations"])]
+    assert run.findings("GD505") == []  # zeros_like fills a new buffer, it zeroes no gradient
+
+
+def test_ranks_that_are_not_recorded_make_the_run_inconclusive(check: Callable[..., Checked]) -> None:
+    code = """import torch, torch.nn as nn, torch.multiprocessing as mp
+def work(rank):
+    net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for i in range(4):
+        opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); opt.step()
+if __name__ == "__main__":
+    mp.spawn(work, nprocs=1)
+"""
+    run = check(code)
+    assert run.code == 4
+    assert run.diagnosis["run"]["steps"] == 0
+
+
 def test_what_is_read_every_tenth_step_is_not_a_finding(check: Callable[..., Checked]) -> None:
     code = """import torch, torch.nn as nn
 net = nn.Linear(8, 1); opt = torch.optim.Adam(net.parameters())

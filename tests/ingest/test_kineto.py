@@ -121,6 +121,41 @@ def test_host_reads(tmp_path: Path, outer: str | None, inner: str, read: bool) -
     assert rows[-1]["host_read"] is read
 
 
+@pytest.mark.parametrize("method", ["cpu", "tolist"])
+def test_methods_that_fetch_a_tensor_are_reads_though_a_cpu_runs_no_operator_for_them(
+    tmp_path: Path, method: str
+) -> None:
+    rows = table(
+        tmp_path / "t.json",
+        [
+            event("train.py(1): main", 0, 900, "python_function"),
+            event(f"{MARK}0", 1, 0.1),
+            event(f"<built-in method {method} of Tensor object at 0x7f>", 5, 10, "python_function"),
+            event("<built-in method cpu of dict object at 0x7f>", 25, 10, "python_function"),
+        ],
+        [["train.py", 4, "main"]],
+        ["train.py"],
+    )
+    assert [(row["name"], row["line"], row["owner"], row["host_read"]) for row in rows] == [
+        (f"Tensor.{method}", 4, "user", True)
+    ]
+
+
+def test_a_range_that_python_opens_does_not_keep_the_function_that_opened_it(tmp_path: Path) -> None:
+    rows = table(
+        tmp_path / "t.json",
+        [
+            event("train.py(1): main", 0, 900, "python_function"),
+            event("torch/_ops.py(9): __call__", 5, 10, "python_function"),
+            event("my range", 10, 500, "user_annotation"),
+            event("aten::item", 100, 10),
+        ],
+        [],
+        ["train.py"],
+    )
+    assert (rows[-1]["name"], rows[-1]["owner"], rows[-1]["parent"]) == ("aten::item", "user", 0)
+
+
 def test_threads_do_not_nest_into_each_other(tmp_path: Path) -> None:
     rows = table(tmp_path / "t.json", [event("aten::a", 0, 100, tid=1), event("aten::b", 10, 20, tid=2)], [], [])
     assert [row["parent"] for row in rows] == [None, None]
