@@ -147,7 +147,8 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
     where = f" at {best.where.file}:{best.where.line}" if best.where else ""
     share = format_share(saving.share)
+    basis = "" if saving.basis.startswith("upper bound") else f", {saving.basis},"
     return (
-        f"{time} At most {format_ns(saving.ns_per_step)} a step ({share}) can be won back{where}: "
+        f"{time} At most {format_ns(saving.ns_per_step)} a step ({share}){basis} can be won back{where}: "
         f"{best.title[0].lower()}{best.title[1:].rstrip('.')}."
     )
