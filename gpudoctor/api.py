@@ -64,7 +64,7 @@ class Session:
             GpuDoctorError: the block still runs.
         """
         if self._diagnosis is None:
-            if (self.recording.path / "rank0" / "run.json").is_file():
+            if any((rank / "run.json").is_file() for rank in self.recording.ranks):
                 self._diagnosis = analyze(self.recording.path)
             else:
                 raise GpuDoctorError("the recorded block still runs; ask for the diagnosis after it")
@@ -112,8 +112,8 @@ _running: list[Recording] = []
 
 @contextmanager
 def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
-    from gpudoctor.recorder.agent import arm
     from gpudoctor.recorder.options import Options
+    from gpudoctor.recorder.start import arm
     from gpudoctor.recording import create
 
     if _running:
@@ -129,10 +129,10 @@ def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
         "script_exit": None,
     }
     recording = create(cwd, label, manifest)
-    place = recording.path / "rank0"
-    place.mkdir()
+    Options(str(cwd), run_to_end=True).save(recording.path)
     _running.append(recording)
-    agent = arm(place, Options(str(cwd), run_to_end=True), stated)
+    agent = arm(recording.path, stated)
+    agent.place.claim()
     try:
         yield Session(recording), agent
     finally:

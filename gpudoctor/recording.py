@@ -50,7 +50,9 @@ class Recording:
     def save(self) -> None:
         """Writes the manifest."""
         text = json.dumps({"schema": SCHEMA, **self.manifest}, indent=2)
-        (self.path / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        draft = self.path / f".{MANIFEST}.{os.getpid()}"
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(self.path / MANIFEST)
 
 
 def is_recording(path: Path) -> bool:
@@ -98,6 +100,28 @@ def create(cwd: Path, label: str, manifest: dict[str, Any]) -> Recording:
         recording.save()
         return recording
     raise RecordingError(f"no folder for the recording: neither {cwd} nor the temporary folder is writable ({error})")
+
+
+def join(cwd: Path, name: str, manifest: dict[str, Any]) -> Recording:
+    """Makes or opens a recording that several launchers share (one a rank), by its name.
+
+    Args:
+        cwd: the user's working folder.
+        name: the name they all derive, e.g. from the launcher's run id.
+        manifest: what is known so far; kept by the first.
+    """
+    home = cwd / HOME
+    folder = home / re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (home / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise RecordingError(f"no folder for the recording: {cwd} is not writable ({error})") from None
+    recording = Recording(folder, manifest)
+    if not is_recording(folder):
+        recording.save()
+        _point_latest(home, folder)
+    return recording
 
 
 def _unique(home: Path, name: str) -> Path:

@@ -5,6 +5,7 @@ A file is the user's unless it belongs to the interpreter's library, to an insta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -30,6 +31,8 @@ class UserFiles:
     def __init__(self, root: str, foreign: Sequence[str] | None = None, here: bool = True) -> None:
         self._here = here
         self._root = self._resolve(root)
+        self._texts: dict[str, str] = {}
+        self._kept: set[str] = set()
         self.known: dict[str, str | None] = {}
         """Decisions so far, by file name as code objects have it."""
         self.foreign = tuple(foreign) if foreign is not None else interpreter_folders()
@@ -52,10 +55,20 @@ class UserFiles:
         path = self._resolve(os.path.join(self._root, filename))
         if path.startswith(self.foreign) or "site-packages" in path or "dist-packages" in path:
             return None
-        if self._here and not os.path.isfile(path):
+        if self._here and path not in self._kept and not os.path.isfile(path):
             return None
         inside = path.startswith(os.path.join(self._root, ""))
         return (os.path.relpath(path, self._root) if inside else path).replace(os.sep, "/")
+
+    def remember(self, filename: str) -> None:
+        """Keeps a file's text now: the script may change or delete its own file while it runs."""
+        name = self.name(filename)
+        if name is None or not filename.endswith((".py", ".pyw")):
+            return
+        with contextlib.suppress(OSError):
+            if os.path.getsize(filename) <= MAX_FILE_BYTES:
+                self._kept.add(self._resolve(os.path.join(self._root, filename)))
+                self._texts[name] = Path(filename).read_bytes().decode("utf-8", "replace")
 
     def frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost frame from `frame` outwards that runs the user's code."""
@@ -77,8 +90,8 @@ class UserFiles:
     def save_sources(self, folder: Path) -> None:
         """Copies the text of every imported user file, and of those seen in evidence, into the recording."""
         paths = {str(file) for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
-        texts: dict[str, str] = {}
-        total = 0
+        texts = dict(self._texts)
+        total = sum(map(len, texts.values()))
         for path in sorted(paths | set(self.known)):
             name = self.name(path)
             if name is None or name in texts or not path.endswith((".py", ".pyw")):

@@ -47,6 +47,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line and exits with the code that the command, or the error, calls for."""
+    _open_closed_streams()
     try:
         code = app(standalone_mode=False)
     except GpuDoctorError as error:
@@ -61,6 +62,17 @@ def main() -> None:
     except Exception as error:
         code = _unexpected(error)
     sys.exit(int(code or 0))
+
+
+def _open_closed_streams() -> None:
+    """Puts the null device where a standard stream is closed, or the next file opened would take its place."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _unexpected(error: Exception) -> int:

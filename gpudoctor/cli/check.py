@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,13 @@ EXIT_CODES = (
     "4 inconclusive (no training step was seen)."
 )
 DEFAULT_BUDGET_S = 60.0
+
+
+class Stop(StrEnum):
+    """How the script is stopped when enough was seen."""
+
+    EXIT = "exit"
+    RAISE = "raise"
 
 
 def check(
@@ -40,7 +48,15 @@ def check(
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Stop the script after this many steps.", show_default=False)
     ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option("--warmup", min=0, help="Steps that are never profiled.", show_default="until the loop settles"),
+    ] = None,
     run_to_end: Annotated[bool, typer.Option("--run-to-end", help="Never stop the script.")] = False,
+    stop: Annotated[
+        Stop,
+        typer.Option("--stop", help="How to stop it: at once, or by SystemExit, so that `finally` blocks run."),
+    ] = Stop.EXIT,
     output_format: Format = OutputFormat.FULL,
     output: Output = None,
     select: Select = None,
@@ -49,8 +65,9 @@ def check(
     preview: Preview = False,
 ) -> int:
     """See HELP."""
-    from gpudoctor.recorder.launch import record
+    from gpudoctor.recorder.launch import launched_rank, record
     from gpudoctor.recorder.launch import target as parse_target
+    from gpudoctor.recorder.options import Options
 
     # everything that can be wrong on our side is looked at before the script is started
     what = parse_target(target or [], module)
@@ -60,12 +77,18 @@ def check(
 
     rules = load_rules(config.rule_dirs)
     select_rules(rules, config)
-    recording = record(
-        what,
+    options = Options(
+        root=str(Path.cwd()),
         budget_s=budget or config.budget_s or DEFAULT_BUDGET_S,
         max_steps=steps,
         run_to_end=run_to_end,
+        stop=stop.value,
+        warmup=warmup,
     )
+    recording = record(what, options)
+    status = recording.manifest["script_exit"]
+    if launched_rank() > 0:  # torchrun started one of us a rank: rank 0 speaks for all
+        return int(status if status >= 0 else 128 - status)
     from gpudoctor.cli.options import exit_code, publish
     from gpudoctor.diagnose import diagnose
     from gpudoctor.diagnosis import to_json
@@ -73,7 +96,6 @@ def check(
 
     diagnosis = diagnose(load(recording), rules, config)
     (recording.path / "diagnosis.json").write_text(to_json(diagnosis), encoding="utf-8")
-    status = recording.manifest["script_exit"]
     failed = status != 0
     if failed:
         ended = f"was killed by signal {-status}" if status < 0 else f"failed with exit code {status}"

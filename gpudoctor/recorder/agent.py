@@ -6,26 +6,27 @@ recorder and is noted in the recording; it never reaches the script.
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.compiler import is_compiling
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from gpudoctor.recorder import compile_calls, settings, stopping, torch_private
+from gpudoctor.recorder import settings, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
-from gpudoctor.recorder.input_pipeline import InputPipeline
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.loop import Loop
+from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.place import Place, rank, world_size
+from gpudoctor.recorder.rendezvous import Rendezvous
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
@@ -37,21 +38,33 @@ HARD_BUDGET = 4  # times the budget after which the run is stopped even if no bu
 
 
 class Agent:
-    """State of one recorded process."""
+    """State of one recorded process.
 
-    def __init__(self, folder: Path, options: Options, stated: bool = False) -> None:
-        self.folder, self.options, self._stated = folder, options, stated
+    Args:
+        recording: the recording's folder.
+        options: how to watch.
+        stated: the caller states where steps end; nothing is guessed.
+    """
+
+    def __init__(self, recording: Path, options: Options, stated: bool = False) -> None:
+        self.recording, self.options, self._stated = recording, options, stated
+        self.place = Place(recording)
         self.patches = Patches()
         self.pid, self.done = os.getpid(), False
-        self.steps = 0
-        self.optimizer_events = 0
         self.files = UserFiles(options.root)
-        self.watch = Watch(folder)
-        self.compiles = CompileLog(folder, self.watch, self.files)
+        self.files.remember(sys.argv[0] if sys.argv else "")
+        self.watch = Watch(self.place)
+        self.compiles = CompileLog(self.place, self.watch, self.files)
         self.marks = LineMarks(self.files)
-        self.bursts = Bursts(folder, self.watch, self.marks, self.patches)
-        self.loop = Loop()
+        self.bursts = Bursts(self.place, self.watch, self.marks, self.patches)
         self.notes: list[str] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """What every process, forked ones too, starts from."""
+        self.loop = Loop()
+        self._rendezvous: Rendezvous | None = None
+        self.open_files = OpenFiles(self.owns)
         self._thread: int | None = None
         self._depth = 0
         self._pending = False
@@ -66,9 +79,25 @@ class Agent:
         self._epoch_ended = False
         self._started: dict[int, int] = {}
         self._stopped = "the script ended"
+        self.steps = 0
+        self.optimizer_events = 0
+
+    def forked(self) -> None:
+        """Called in a child that was forked: it is watched on its own, if it trains."""
+        if self.done:
+            return
+        self.pid = os.getpid()
+        self.place.forget()
+        self.watch.forget()
+        self.compiles.forget()
+        self.marks.stop()
+        self.bursts.forget()
+        self.notes.clear()
+        self._begin()
 
     # -- liveness ------------------------------------------------------------------------------------------------
 
+    @torch_private.as_torch_code  # called where Dynamo looks at every frame
     def live(self) -> bool:
         """Whether events count: this process, not finished, Dynamo not tracing."""
         return not self.done and os.getpid() == self.pid and not is_compiling()
@@ -96,6 +125,7 @@ class Agent:
         """An optimizer stepped ("O") or a scaler skipped it ("S")."""
         now = self.watch.now()
         self.optimizer_events += 1
+        self.place.claim()
         self.watch.add(kind, self._started.pop(identity, now), now, identity, self._depth)
         if self._depth:  # optimizer-in-backward: all steps of one backward call are one
             if self._optimizer_in_backward == self._backward_number:
@@ -110,6 +140,7 @@ class Agent:
 
     def backward_begins(self) -> None:
         """A backward call is entered."""
+        self.place.claim()
         self._depth += 1
         if self._depth == 1:
             self._backward_number += 1
@@ -128,6 +159,7 @@ class Agent:
 
     def batch_asked(self) -> Callable[[], None]:
         """The loop asks for a batch; lines of the dataset are not marked."""
+        self.place.claim()
         if self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
         return self.marks.resume if self.marks.pause() else _nothing
@@ -161,19 +193,30 @@ class Agent:
         self._bare += not (self.bursts.running or compiled or ended < STEADY_AFTER)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
-        elif self._enough(now):
+        elif self._time_to_stop(now):
             self._stop()
-        elif not self.bursts.done and self._clean >= STEADY_AFTER and threading.get_ident() == self._thread:
+        elif not self.bursts.done and self._settled() and threading.get_ident() == self._thread:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
                 self.bursts.shorten()
             self.bursts.start(self.steps, step_ns)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
 
+    def _settled(self) -> bool:
+        """Whether a burst may start: the asked-for warm-up is over, and nothing compiled lately."""
+        if self.options.warmup is not None and self.steps < self.options.warmup:
+            return False
+        return self._clean >= STEADY_AFTER
+
+    def _time_to_stop(self, now: int) -> bool:
+        if self.options.run_to_end or self._stated:
+            return False
+        if self._rendezvous is None:
+            self._rendezvous = Rendezvous(self.recording, rank(), world_size())
+        return self._rendezvous.stop_now(self.steps, self._enough(now))
+
     def _enough(self, now: int) -> bool:
         options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
-        if options.run_to_end:
-            return False
         if options.max_steps is not None and self.steps >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
         elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
@@ -182,11 +225,11 @@ class Agent:
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
         else:
             return False
-        open_files = stopping.files_open_for_writing(self.owns)
-        if open_files and elapsed_s < options.budget_s * HARD_BUDGET:
-            return False  # a checkpoint may be half written: wait for a boundary without one
-        if open_files:
-            self.notes.append(f"stopped while {open_files[0]} was open for writing: no boundary came without")
+        if self.open_files.quiet(now / 1e9):
+            return True
+        if elapsed_s < options.budget_s * HARD_BUDGET:
+            return False
+        self.notes.append("stopped while a file was being written: no step's end came without")
         return True
 
     def owns(self, descriptor: int) -> bool:
@@ -195,6 +238,8 @@ class Agent:
 
     def _stop(self) -> None:
         self.finish(self._stopped, stopped=True)
+        if self.options.stop == "raise":
+            raise SystemExit(0)
         stopping.leave()
 
     # -- end -----------------------------------------------------------------------------------------------------
@@ -203,30 +248,42 @@ class Agent:
         """Writes what is left; the recording is complete afterwards."""
         if self.done or os.getpid() != self.pid:
             return
-        try:
-            self.bursts.stop()
-        except Exception as error:
-            self.notes.append(f"the last profiler burst was lost: {error!r}")
-        self.done = True
-        self.watch.flush()
-        self.compiles.flush()
+        if not self.place.claimed:
+            self.done = True
+            return
+        parts: list[tuple[str, Callable[[], None]]] = [
+            ("the last profiler burst", self.bursts.stop),
+            ("the watch log", self.watch.flush),
+            ("the compile log", self.compiles.flush),
+            ("the line marks", lambda: self.marks.save(self.place.folder)),
+            ("the source files", lambda: self.files.save_sources(self.place.folder)),
+            ("the settings", lambda: settings.save(self.place.folder, {})),
+        ]
+        for what, write in parts:
+            try:
+                write()
+            except Exception as error:  # a full disk, say: the script's own end must not change
+                self.notes.append(f"{what}: lost ({error})")
+            self.done = True
+        with contextlib.suppress(OSError):
+            self._write_facts(reason, stopped)
+
+    def _write_facts(self, reason: str, stopped: bool) -> None:
+        notes = self.notes + self.bursts.notes
         if self.compiles.failed:
-            self.notes.append(f"the compile log is incomplete: {self.compiles.failed}")
+            notes.append(f"the compile log is incomplete: {self.compiles.failed}")
         if self.marks.exhausted:
-            self.notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
-        self.marks.save(self.folder)
-        self.files.save_sources(self.folder)
-        settings.save(self.folder, {})
+            notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
         facts = {
             "zero_unix_ns": self.watch.zero_unix_ns,
             "steps": self.steps,
             "signal": self.loop.signal.value if self.loop.signal else None,
             "stopped": reason,
             "stopped_by_gpudoctor": stopped,
-            "notes": self.notes + self.bursts.notes,
+            "notes": notes,
             "observed_ns": self.watch.now(),
         }
-        (self.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
+        (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 
     def uninstall(self) -> None:
         """Takes every hook out again."""
@@ -237,125 +294,3 @@ class Agent:
 
 def _nothing() -> None:
     return None
-
-
-def install(folder: str) -> Agent | None:
-    """Arms the recorder in this process; called right after torch was imported.
-
-    Args:
-        folder: the recording's folder; `options.json` lies in it. Each rank gets a sub-folder, claimed by the first
-            process of that rank that imports torch.
-
-    Returns:
-        The agent, or None when another process of this rank is recorded already.
-    """
-    place = Path(folder) / f"rank{int(os.environ.get('RANK', '0'))}"
-    try:
-        place.mkdir()
-    except FileExistsError:
-        return None
-    agent = arm(place, Options.load(Path(folder)))
-    atexit.register(lambda: agent.finish("the script ended"))
-    stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
-    return agent
-
-
-def arm(place: Path, options: Options, stated: bool = False) -> Agent:
-    """Installs every instrument in this process.
-
-    Args:
-        place: the rank's folder.
-        options: how to watch.
-        stated: the caller states where steps end (`Agent.step_stated`); nothing is guessed.
-    """
-    agent = Agent(place, options, stated)
-    logging_compiles = agent.compiles.attach()
-    _hook_optimizers(agent)
-    _hook_backward(agent)
-    pipeline = InputPipeline(
-        agent.patches,
-        agent.watch,
-        agent.files,
-        agent.live,
-        agent.guarded(agent.batch_asked),
-        lambda: agent.steps,
-        agent.guarded(agent.epoch_ended),
-    )
-    if not pipeline.install():
-        agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
-    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
-    agent.watch.flush()
-    (place / "begun.json").write_text(
-        json.dumps(
-            {
-                "zero_unix_ns": agent.watch.zero_unix_ns,
-                "pid": agent.pid,
-                "torch": torch.__version__,
-                "root": agent.options.root,
-                "foreign": agent.files.foreign,
-                "compile_log": logging_compiles,
-            }
-        ),
-        encoding="utf-8",
-    )
-    return agent
-
-
-def _hook_optimizers(agent: Agent) -> None:
-    begins, ended = agent.guarded(agent.optimizer_begins), agent.guarded(agent.optimizer_ended)
-
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling():
-            return
-        if agent.live():
-            begins(id(optimizer))
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling():
-            return
-        if agent.live():
-            ended(id(optimizer), "O")
-
-    for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
-        agent.patches.on_undo(handle.remove)
-
-    scaler = torch.amp.GradScaler
-    original = getattr(scaler, "_maybe_opt_step", None)
-    if original is None:
-        return
-
-    def _maybe_opt_step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        if not agent.live():
-            return original(self, optimizer, *args, **kwargs)
-        before_it = agent.optimizer_events
-        result = original(self, optimizer, *args, **kwargs)
-        if agent.live() and agent.optimizer_events == before_it:
-            ended(id(optimizer), "S")  # skipped for infinities, or compiled so that its hooks are inlined
-        return result
-
-    agent.patches.set(scaler, "_maybe_opt_step", _maybe_opt_step)
-
-
-def _hook_backward(agent: Agent) -> None:
-    engine = torch_private.engine_entry()
-    if engine is None:
-        agent.notes.append("this torch starts backward elsewhere: backward was not watched")
-        return
-    begins, ended = agent.guarded(agent.backward_begins), agent.guarded(agent.backward_ended)
-    fast = torch_private.record_function_fast
-    now, live = agent.watch.now, agent.live
-
-    def run_backward(*args: Any, **kwargs: Any) -> Any:
-        if not live():
-            return engine(*args, **kwargs)
-        started = now()
-        begins()
-        try:
-            if fast is None:
-                return engine(*args, **kwargs)
-            with fast("gpudoctor::backward"):
-                return engine(*args, **kwargs)
-        finally:
-            ended(started)
-
-    agent.patches.set(torch.autograd, "_engine_run_backward", torch_private.as_torch_code(run_backward))

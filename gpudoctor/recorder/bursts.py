@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.patches import Patches
+from gpudoctor.recorder.place import Place
 from gpudoctor.recorder.watch import Watch
 
 FILE = "bursts.json"
@@ -50,8 +50,8 @@ class Burst:
 class Bursts:
     """Takes the planned bursts, one boundary at a time."""
 
-    def __init__(self, folder: Path, watch: Watch, marks: LineMarks, patches: Patches) -> None:
-        self._folder, self._watch, self._marks = folder, watch, marks
+    def __init__(self, place: Place, watch: Watch, marks: LineMarks, patches: Patches) -> None:
+        self._place, self._watch, self._marks = place, watch, marks
         # detail first: a script that stops after four steps still gets its lines
         self._plan = [Burst("detail", 2), Burst("light", 3)]
         self._running: Burst | None = None
@@ -137,7 +137,7 @@ class Bursts:
             session.stop()
             burst.file = f"trace.{len(self.taken)}.{burst.label}.json"
             if burst.taken:
-                session.export_chrome_trace(str(self._folder / burst.file))
+                session.export_chrome_trace(str(self._place.folder / burst.file))
         number = len(self.taken)
         if burst.taken:
             self.taken.append(burst)
@@ -151,12 +151,19 @@ class Bursts:
             self._retakes += 1
             self._plan.insert(0, Burst(burst.label, burst.steps))
         if burst.label == "light" and burst.taken and self._plan and self._plan[0].label == "detail":
-            ops = (self._folder / burst.file).read_bytes().count(b'"cpu_op"') // len(burst.taken)
+            ops = (self._place.folder / burst.file).read_bytes().count(b'"cpu_op"') // len(burst.taken)
             if ops > MAX_DETAIL_OPS:
                 self._plan = [planned for planned in self._plan if planned.label != "detail"]
                 self.notes.append(
                     f"a step runs {ops:,} operators: lines and shapes were not recorded (limit {MAX_DETAIL_OPS:,})"
                 )
+
+    def forget(self) -> None:
+        """A forked child takes no bursts when its parent has used the profiler: its threads are gone."""
+        if self.taken or self._running is not None or self._foreign:
+            self._plan = []
+        self._running = self._session = self._range = None
+        self.taken, self.notes, self._foreign, self._retakes = [], [], set(), 0
 
     def abandon(self) -> None:
         """Drops the running burst and plans it again: its steps were cut wrongly, or another profiler starts."""
@@ -168,7 +175,7 @@ class Bursts:
 
     def _save(self) -> None:
         content = [asdict(burst) for burst in self.taken]
-        (self._folder / FILE).write_text(json.dumps(content), encoding="utf-8")
+        (self._place.folder / FILE).write_text(json.dumps(content), encoding="utf-8")
 
     def _yield_to_foreign_sessions(self, patches: Patches) -> None:
         """A profiler of the script's own goes first: ours is dropped when it starts, and waits until it ends."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from pathlib import Path
 from typing import Any
 
 from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.place import Place
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
@@ -28,14 +28,15 @@ class CompileLog(logging.Handler):
         running: compilations under way.
     """
 
-    def __init__(self, folder: Path, watch: Watch, files: UserFiles) -> None:
+    def __init__(self, place: Place, watch: Watch, files: UserFiles) -> None:
         super().__init__(logging.DEBUG)
-        self._folder = folder
+        self._place = place
         self._watch, self._files = watch, files
         self._file: Any = None
         self._open: dict[str, tuple[int, dict[str, Any]]] = {}
         self.started = 0
         self.failed: str | None = None
+        self._write = torch_private.hidden_from_dynamo(self._emit)
         self.setFormatter(torch_private.trace_formatter())
 
     def attach(self) -> bool:
@@ -47,16 +48,21 @@ class CompileLog(logging.Handler):
         logger.addHandler(self)
         return True
 
+    @torch_private.as_torch_code  # Dynamo may look at the frames of whoever logs
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record; a failure is noted once and never reaches the script."""
+        self._write(record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
         if not isinstance(metadata, dict):
             return
         try:
             self._note(metadata)
             if self._file is None:
-                (self._folder / FOLDER).mkdir(exist_ok=True)
-                self._file = (self._folder / FOLDER / FILE).open("a", encoding="utf-8", errors="replace")
+                folder = self._place.folder / FOLDER
+                folder.mkdir(exist_ok=True)
+                self._file = (folder / FILE).open("a", encoding="utf-8", errors="replace")
             self._file.write(self.format(record) + "\n")
             if "compilation_metrics" in metadata:
                 self._file.flush()
@@ -84,6 +90,10 @@ class CompileLog(logging.Handler):
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def forget(self) -> None:
+        """A forked child starts without the parent's file and counts."""
+        self._file, self.started, self._open = None, 0, {}
 
     def flush(self) -> None:
         """Writes what is buffered."""

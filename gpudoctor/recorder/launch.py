@@ -15,7 +15,7 @@ from typing import Any
 import gpudoctor
 from gpudoctor.errors import RecordingError, UsageError
 from gpudoctor.recorder.options import Options
-from gpudoctor.recording import Recording, create
+from gpudoctor.recording import Recording, create, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +51,18 @@ def target(words: list[str], module: str | None) -> Target:
     return Target((first, *rest), first, rest)
 
 
-def record(what: Target, *, budget_s: float, max_steps: int | None, run_to_end: bool) -> Recording:
+def record(what: Target, options: Options) -> Recording:
     """Runs the command under the recorder and returns the finished recording.
 
     The script's standard output goes to this process's standard error. Its exit code is
-    `manifest["script_exit"]` (negative: killed by that signal; null: gpudoctor stopped it).
+    `manifest["script_exit"]` (negative: killed by that signal). Under torchrun every rank calls this; they share one
+    recording.
 
     Raises:
-        RecordingError: the command could not be started.
+        RecordingError: the command could not be started, or no folder is writable.
     """
-    cwd = Path.cwd()
-    recording = create(
-        cwd,
-        Path(what.shown.removeprefix("-m ")).stem,
-        {
-            "gpudoctor": gpudoctor.__version__,
-            "command": [what.shown, *what.argv],
-            "script": what.shown,
-            "argv": list(what.argv),
-            "started": datetime.now().astimezone().isoformat(timespec="seconds"),
-        },
-    )
-    Options(str(cwd), budget_s, max_steps, run_to_end).save(recording.path)
+    recording = _open(what, Path.cwd())
+    options.save(recording.path)
     began = time.monotonic()
     try:
         child = subprocess.Popen(what.command, stdout=_stdout(), env=_environment(recording.path))
@@ -81,8 +71,30 @@ def record(what: Target, *, budget_s: float, max_steps: int | None, run_to_end: 
     status = _wait(child)
     recording.manifest["wall_s"] = round(time.monotonic() - began, 3)
     recording.manifest["script_exit"] = status
-    recording.save()
+    if launched_rank() == 0:
+        recording.save()
     return recording
+
+
+def launched_rank() -> int:
+    """This process's rank when torchrun started it; 0 when nothing did."""
+    return int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
+
+
+def _open(what: Target, cwd: Path) -> Recording:
+    label = Path(what.shown.removeprefix("-m ")).stem
+    manifest = {
+        "gpudoctor": gpudoctor.__version__,
+        "command": [what.shown, *what.argv],
+        "script": what.shown,
+        "argv": list(what.argv),
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    run = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run is None:
+        return create(cwd, label, manifest)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return join(cwd, f"{label}-{run}-{os.environ.get('MASTER_PORT', '0')}-{attempt}", manifest)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -106,16 +118,29 @@ def _stdout() -> Any:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Waits for the child. Ctrl-C reaches it from the terminal; SIGTERM is passed on."""
+    """Waits for the child and passes signals on. Ctrl-C of a terminal reaches the child by itself."""
 
     def pass_on(number: int, _frame: Any) -> None:
-        child.send_signal(number)
+        if number != signal.SIGINT or not _from_terminal():
+            child.send_signal(number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, pass_on)
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _from_terminal() -> bool:
+    """Whether this process runs in the foreground of a terminal, whose Ctrl-C goes to the whole group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -18,6 +18,9 @@ class Options:
             short enough to wait for.
         max_steps: stop after this many steps; null for no limit.
         run_to_end: never stop the script.
+        stop: how the script is ended: "exit" (at once, nothing of it runs any more) or "raise" (SystemExit at the
+            step's end: `finally` blocks and atexit handlers run).
+        warmup: steps that are never profiled; null for as long as the loop needs to settle.
         root: the user's working folder; files below it are shown relative to it.
     """
 
@@ -25,6 +28,8 @@ class Options:
     budget_s: float = 60.0
     max_steps: int | None = None
     run_to_end: bool = False
+    stop: str = "exit"
+    warmup: int | None = None
 
     def save(self, folder: Path) -> None:
         """Writes the options into the recording folder."""

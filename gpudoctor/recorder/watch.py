@@ -19,8 +19,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.place import Place
 
 FILE = "watch.jsonl"
 _FLUSH_NS = 200_000_000  # what a killed process loses at most; one write in that time costs nothing
@@ -28,16 +30,21 @@ _FLUSH_ROWS = 1024
 
 
 class Watch:
-    """Collects events and writes them as it goes, so that a killed process leaves a readable log."""
+    """Collects events and writes them as it goes, so that a killed process leaves a readable log.
 
-    def __init__(self, folder: Path) -> None:
+    Nothing is written before `place` is claimed.
+    """
+
+    def __init__(self, place: Place) -> None:
         self.zero_ns = time.perf_counter_ns()
         self.zero_unix_ns = time.time_ns()
         self._rows: list[tuple[Any, ...]] = []
         self._lock = threading.Lock()
         self._flushed_ns = 0
-        self._file = (folder / FILE).open("a", encoding="utf-8")
+        self._place = place
+        self._file: TextIO | None = None
 
+    @torch_private.as_torch_code  # called where Dynamo looks at every frame
     def now(self) -> int:
         """Nanoseconds since the recording's zero."""
         return time.perf_counter_ns() - self.zero_ns
@@ -50,7 +57,11 @@ class Watch:
 
     def flush(self) -> None:
         """Writes what is buffered."""
+        if not self._place.claimed:
+            return
         with self._lock:
+            if self._file is None:
+                self._file = (self._place.folder / FILE).open("a", encoding="utf-8")
             rows, self._rows = self._rows, []
             self._file.write("".join(json.dumps(row, default=str) + "\n" for row in rows))
             self._file.flush()
@@ -59,8 +70,13 @@ class Watch:
     def close(self) -> None:
         """Writes what is left and closes the file."""
         self.flush()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def forget(self) -> None:
+        """A forked child drops what its parent has not written yet: the parent will."""
+        self._rows, self._file, self._lock = [], None, threading.Lock()
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the log's own."""
-        return self._file.fileno() == descriptor
+        return self._file is not None and self._file.fileno() == descriptor

@@ -49,9 +49,9 @@ def _arm() -> None:
     if added:
         sys.path.append(home)
     try:
-        from gpudoctor.recorder import agent
+        from gpudoctor.recorder import start
 
-        agent.install(os.environ["GPUDOCTOR_RECORDING"])
+        start.install(os.environ["GPUDOCTOR_RECORDING"])
     except Exception as error:
         sys.stderr.write(f"gpudoctor: this run is not recorded: {error!r}\n")
     finally:
@@ -60,13 +60,9 @@ def _arm() -> None:
 
 
 def _is_worker() -> bool:
-    """A child that does not train: multiprocessing's spawn and forkserver children, Inductor's compile workers."""
+    """A child that never trains. Spawned children may (ranks) or may not (loader workers): those are armed."""
     words = " ".join(getattr(sys, "orig_argv", []))
-    return (
-        "multiprocessing.spawn" in words
-        or "multiprocessing.forkserver" in words
-        or ("multiprocessing.resource_tracker" in words or "compile_worker" in words)
-    )
+    return "multiprocessing.resource_tracker" in words or "compile_worker" in words
 
 
 try:

@@ -1,0 +1,69 @@
+"""Arms the recorder in a process: right after torch was imported, or for a block of the Python API."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from pathlib import Path
+
+import torch
+
+from gpudoctor.recorder import compile_calls, stopping
+from gpudoctor.recorder.agent import Agent
+from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
+from gpudoctor.recorder.input_pipeline import InputPipeline
+from gpudoctor.recorder.options import Options
+
+BEGUN = "begun.json"
+
+
+def install(folder: str) -> None:
+    """Arms the recorder for the whole life of this process and of the processes it forks.
+
+    Args:
+        folder: the recording's folder; `options.json` lies in it.
+    """
+    agent = arm(Path(folder))
+    atexit.register(lambda: agent.finish("the script ended"))
+    stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
+    os.register_at_fork(after_in_child=agent.forked)
+
+
+def arm(recording: Path, stated: bool = False) -> Agent:
+    """Installs every instrument in this process. Nothing is written before the first event.
+
+    Args:
+        recording: the recording's folder; `options.json` lies in it.
+        stated: the caller states where steps end (`Agent.step_stated`); nothing is guessed.
+    """
+    agent = Agent(recording, Options.load(recording), stated)
+    logging_compiles = agent.compiles.attach()
+
+    def begun() -> None:
+        facts = {
+            "zero_unix_ns": agent.watch.zero_unix_ns,
+            "pid": os.getpid(),
+            "torch": torch.__version__,
+            "root": agent.options.root,
+            "foreign": agent.files.foreign,
+            "compile_log": logging_compiles,
+        }
+        (agent.place.folder / BEGUN).write_text(json.dumps(facts), encoding="utf-8")
+
+    agent.place.on_claim(begun)
+    hook_optimizers(agent)
+    hook_backward(agent)
+    pipeline = InputPipeline(
+        agent.patches,
+        agent.watch,
+        agent.files,
+        agent.live,
+        agent.guarded(agent.batch_asked),
+        lambda: agent.steps,
+        agent.guarded(agent.epoch_ended),
+    )
+    if not pipeline.install():
+        agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
+    return agent
