@@ -54,7 +54,7 @@ class Agent:
         self.files = UserFiles(options.root)
         self.files.remember(sys.argv[0] if sys.argv else "")
         self.watch = Watch(self.place)
-        self.compiles = CompileLog(self.place, self.watch, self.files)
+        self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
         self.marks = LineMarks(self.files)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches)
         self.notes: list[str] = []

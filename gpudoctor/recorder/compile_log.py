@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
@@ -28,9 +29,9 @@ class CompileLog(logging.Handler):
         running: compilations under way.
     """
 
-    def __init__(self, place: Place, watch: Watch, files: UserFiles) -> None:
+    def __init__(self, place: Place, watch: Watch, files: UserFiles, patches: Patches) -> None:
         super().__init__(logging.DEBUG)
-        self._place = place
+        self._place, self._patches = place, patches
         self._watch, self._files = watch, files
         self._file: Any = None
         self._open: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -46,7 +47,19 @@ class CompileLog(logging.Handler):
         logger = logging.getLogger(_LOGGER)
         logger.setLevel(logging.DEBUG)
         logger.addHandler(self)
+        self._hide(logger)
         return True
+
+    def _hide(self, logger: logging.Logger) -> None:
+        """Keeps Dynamo from looking at the frames of the logging library when torch logs inside a compiled step."""
+        debug = logger.debug
+        hidden = torch_private.hidden_from_dynamo(lambda args, kwargs: debug(*args, **kwargs))
+
+        def quiet_debug(*args: Any, **kwargs: Any) -> None:
+            # the frames in between do not count: the log names the line in torch that wrote the record
+            hidden(args, {**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 6})
+
+        self._patches.set(logger, "debug", torch_private.as_torch_code(quiet_debug))
 
     @torch_private.as_torch_code  # Dynamo may look at the frames of whoever logs
     def emit(self, record: logging.LogRecord) -> None:
