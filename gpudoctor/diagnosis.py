@@ -201,6 +201,7 @@ class Run:
         step_spread_ns: median absolute deviation of those; null below 3 steps.
         step_count: steady unprofiled steps behind step_ns.
         profiled_step_ns: median time of a lightly profiled step.
+        predicted_step_ns: what the profiled steps predict without the profiler, its cost per event taken off.
         stopped: why the observation ended, one phrase.
         script_exit: the script's own exit code; null when gpudoctor stopped it.
         integrity: what limits the verdicts, a sentence each.
@@ -218,6 +219,7 @@ class Run:
     step_spread_ns: int | None = None
     step_count: int = 0
     profiled_step_ns: int | None = None
+    predicted_step_ns: int | None = None
     stopped: str | None = None
     script_exit: int | None = None
     integrity: tuple[str, ...] = ()

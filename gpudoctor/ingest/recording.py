@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,7 +45,7 @@ def load(recording: Recording) -> Profile:
 def _nothing(recording: Recording) -> Profile:
     """The Profile of a run in which no process imported torch: every table is missing, with that reason."""
     reason = "the command ended before it imported torch"
-    facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False)
+    facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False, {})
     return Profile({}, facts, {}, dict.fromkeys(schema.TABLES, reason))
 
 
@@ -86,7 +87,21 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = environment["settings"]
-    facts = _facts(recording, run or {}, step_rows, log, environment["environment"], notes, bool(kernel_rows))
+    for name in ("host", "input_lines"):
+        content = _json(rank / f"{name}.json", None)
+        if content is not None:
+            tables[name] = content
+    missing["input_lines"] = "no batch was made in the main process during a profiled step"
+    facts = _facts(
+        recording,
+        run or {},
+        step_rows,
+        log,
+        environment["environment"],
+        notes,
+        bool(kernel_rows),
+        Counter(row["step"] for row in op_rows),
+    )
     frames = {name: schema.frame(name, rows) for name, rows in tables.items()}
     return Profile(frames, facts, sources, missing)
 
@@ -180,6 +195,7 @@ def _facts(
     environment: dict[str, str],
     notes: list[str],
     gpu: bool,
+    ops_per_step: dict[int, int],
 ) -> dict[str, Any]:
     bare = [row["dur_ns"] for row in step_rows if row["observation"] == "bare" and not row["warmup"]]
     light = [row["dur_ns"] for row in step_rows if row["observation"] == "light" and not row["compile_ns"]]
@@ -200,10 +216,25 @@ def _facts(
         "step_spread_ns": int(median(abs(ns - (middle or 0)) for ns in bare)) if len(bare) >= 3 else None,
         "step_count": len(bare),
         "profiled_step_ns": int(median(light)) if light else None,
+        "predicted_step_ns": _without_profiler(step_rows, ops_per_step, run.get("event_cost_ns")),
         "epoch_seen": _epoch_seen(run, log),
         "stopped": run.get("stopped", "the process was killed"),
         "notes": notes,
     }
+
+
+def _without_profiler(
+    step_rows: list[dict[str, Any]], ops_per_step: dict[int, int], event_cost_ns: int | None
+) -> int | None:
+    """Step time that the light steps predict for a run without profiler: their time less the cost of their events."""
+    if event_cost_ns is None:
+        return None
+    bare = [
+        row["dur_ns"] - ops_per_step[row["step"]] * event_cost_ns
+        for row in step_rows
+        if row["observation"] == "light" and not row["compile_ns"] and row["step"] in ops_per_step
+    ]
+    return max(0, int(median(bare))) if bare else None
 
 
 def _epoch_seen(run: dict[str, Any], log: watch.WatchLog) -> bool | None:

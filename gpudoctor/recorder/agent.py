@@ -17,9 +17,11 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
-from gpudoctor.recorder import settings, stopping, torch_private
+from gpudoctor.recorder import overhead, settings, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
+from gpudoctor.recorder.host import Host
+from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.loop import Loop
 from gpudoctor.recorder.open_files import OpenFiles
@@ -27,6 +29,7 @@ from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place, rank, world_size
 from gpudoctor.recorder.rendezvous import Rendezvous
+from gpudoctor.recorder.settings_watch import SettingsWatch
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
@@ -57,6 +60,7 @@ class Agent:
         self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
         self.marks = LineMarks(self.files)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches)
+        self.settings = SettingsWatch(self.files, self.live)
         self.notes: list[str] = []
         self._begin()
 
@@ -64,6 +68,9 @@ class Agent:
         """What every process, forked ones too, starts from."""
         self.loop = Loop()
         self._rendezvous: Rendezvous | None = None
+        self._event_cost_ns: int | None = None
+        self.host = Host()
+        self.sampler = InputSampler(self.files)
         self.open_files = OpenFiles(self.owns)
         self._thread: int | None = None
         self._depth = 0
@@ -162,7 +169,14 @@ class Agent:
         self.place.claim()
         if self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
-        return self.marks.resume if self.marks.pause() else _nothing
+        if not self.marks.pause():
+            return _nothing
+        self.sampler.start()
+        return self._batch_made
+
+    def _batch_made(self) -> None:
+        self.sampler.stop()
+        self.marks.resume()
 
     def epoch_ended(self, steps_before: int) -> None:
         """A loader is exhausted; only one that steps were taken from ends a training epoch."""
@@ -257,7 +271,10 @@ class Agent:
             ("the compile log", self.compiles.flush),
             ("the line marks", lambda: self.marks.save(self.place.folder)),
             ("the source files", lambda: self.files.save_sources(self.place.folder)),
-            ("the settings", lambda: settings.save(self.place.folder, {})),
+            ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by)),
+            ("the dataset's lines", lambda: self.sampler.save(self.place.folder)),
+            ("the host's state", lambda: self.host.save(self.place.folder)),
+            ("the profiler's overhead", self._measure_overhead),
         ]
         for what, write in parts:
             try:
@@ -267,6 +284,11 @@ class Agent:
             self.done = True
         with contextlib.suppress(OSError):
             self._write_facts(reason, stopped)
+
+    def _measure_overhead(self) -> None:
+        # never while another profiler runs, nor where none of ours did: the first session takes a second to set up
+        if self.bursts.taken and not torch_private.profiler_running():
+            self._event_cost_ns = overhead.event_cost_ns()
 
     def _write_facts(self, reason: str, stopped: bool) -> None:
         notes = self.notes + self.bursts.notes
@@ -282,6 +304,7 @@ class Agent:
             "stopped_by_gpudoctor": stopped,
             "notes": notes,
             "observed_ns": self.watch.now(),
+            "event_cost_ns": self._event_cost_ns,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 

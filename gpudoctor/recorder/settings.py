@@ -38,6 +38,15 @@ def _readers() -> dict[str, Callable[[], Any]]:
     backends = torch.backends
     return {
         "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cuda.matmul.allow_tf32": lambda: backends.cuda.matmul.allow_tf32,
+        "cuda.matmul.allow_fp16_reduced_precision_reduction": lambda: (
+            backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+        ),
+        "cuda.matmul.allow_bf16_reduced_precision_reduction": lambda: (
+            backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+        ),
+        "fp32_precision": lambda: getattr(backends, "fp32_precision"),  # noqa: B009 - newer than some supported torch
+        "cudnn.enabled": lambda: backends.cudnn.enabled,
         "cudnn.allow_tf32": lambda: backends.cudnn.allow_tf32,
         "cudnn.benchmark": lambda: backends.cudnn.benchmark,
         "cudnn.deterministic": lambda: backends.cudnn.deterministic,

@@ -65,5 +65,6 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    agent.settings.install(agent.patches)
     compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
     return agent
