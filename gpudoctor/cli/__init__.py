@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check
+from gpudoctor.cli import analyze, check, env
 from gpudoctor.cli.explain import explain
 from gpudoctor.cli.rules import app as rules_app
 from gpudoctor.errors import ExitCode, GpuDoctorError
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("check", help=check.HELP, epilog=check.EXIT_CODES)(check.check)
 app.command("analyze", help=analyze.HELP)(analyze.analyze)
 app.command("explain")(explain)
+app.command("env", help=env.HELP)(env.env)
 app.add_typer(rules_app, name="rules")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +57,16 @@ def _gpu_rows() -> list[dict[str, Any]]:
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            readings = {
-                "sm_clock_hz": lambda h=handle: pynvml.nvmlDeviceGetClockInfo(h, pynvml.NVML_CLOCK_SM) * 1e6,
-                "sm_clock_max_hz": lambda h=handle: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM) * 1e6,
-                "throttle_reasons": lambda h=handle: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(h),
-                "temperature_c": lambda h=handle: pynvml.nvmlDeviceGetTemperature(h, pynvml.NVML_TEMPERATURE_GPU),
-                "processes": lambda h=handle: len(pynvml.nvmlDeviceGetComputeRunningProcesses(h)),
+            readings: dict[str, Callable[[Any], Any]] = {
+                "sm_clock_hz": lambda h: pynvml.nvmlDeviceGetClockInfo(h, pynvml.NVML_CLOCK_SM) * 1e6,
+                "sm_clock_max_hz": lambda h: pynvml.nvmlDeviceGetMaxClockInfo(h, pynvml.NVML_CLOCK_SM) * 1e6,
+                "throttle_reasons": pynvml.nvmlDeviceGetCurrentClocksThrottleReasons,
+                "temperature_c": lambda h: pynvml.nvmlDeviceGetTemperature(h, pynvml.NVML_TEMPERATURE_GPU),
+                "processes": lambda h: len(pynvml.nvmlDeviceGetComputeRunningProcesses(h)),
             }
             for name, read in readings.items():
-                try:
-                    rows.append({"name": name, "device": index, "value": float(read())})
-                except pynvml.NVMLError:  # not supported on this card: not measured
-                    continue
+                with contextlib.suppress(pynvml.NVMLError):  # not supported on this card: not measured
+                    rows.append({"name": name, "device": index, "value": float(read(handle))})
     finally:
         pynvml.nvmlShutdown()
     return rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gpudoctor.recorder import torch_private
+from gpudoctor.recorder import machine
 
 FILE = "settings.json"
 
@@ -79,35 +78,7 @@ def read(set_by: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def environment() -> dict[str, str]:
-    """Versions and machine facts, without names of hosts or users."""
-    facts = {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": _cpu_model(),
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
-        "threads": str(torch.get_num_threads()),
-    }
-    # asking is_available() may create a CUDA context in some versions; is_initialized() never does
-    if torch_private.cuda_initialized():
-        facts["gpu"] = torch.cuda.get_device_name()
-        facts["gpus"] = str(torch.cuda.device_count())
-        facts["cuda"] = str(torch.version.cuda)
-    return facts
-
-
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def save(folder: Path, set_by: dict[str, dict[str, Any]]) -> None:
     """Writes `settings.json`: the rows and the environment."""
-    content = {"settings": read(set_by), "environment": environment(), "argv": sys.argv}
+    content = {"settings": read(set_by), "environment": machine.facts(), "argv": sys.argv}
     (folder / FILE).write_text(json.dumps(content, default=str), encoding="utf-8")
