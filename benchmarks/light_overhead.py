@@ -60,10 +60,9 @@ def main() -> None:
                 ).stdout
                 run = json.loads(out)["run"]
                 ratios.append(run["predicted_step_ns"] / run["step_ns"])
-                print(
-                    f"width {width}: measured {run['step_ns'] / 1e6:.2f} ms, "
-                    f"light {run['profiled_step_ns'] / 1e6:.2f} ms, predicted {run['predicted_step_ns'] / 1e6:.2f} ms, ratio {ratios[-1]:.3f}"
-                )
+                figures = {"measured": "step_ns", "light": "profiled_step_ns", "predicted": "predicted_step_ns"}
+                shown = ", ".join(f"{title} {run[key] / 1e6:.2f} ms" for title, key in figures.items())
+                print(f"width {width}: {shown}, ratio {ratios[-1]:.3f}")
         print(f"width {width}: median ratio {median(ratios):.3f} (must lie within 0.95 to 1.05)")
 
 
