@@ -17,11 +17,12 @@ A key that is not known is an error, so that a typing mistake does not pass as a
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from gpudoctor.errors import UsageError
 
@@ -77,6 +78,17 @@ def load_config(start: Path) -> Config:
     return Config()
 
 
+def is_setting(value: object) -> TypeGuard[Value]:
+    """Whether a value can be a threshold: a text, a boolean, or a number that SQL can compare with.
+
+    Every comparison with NaN is false, and infinity is above everything: with either a rule would be silent or always
+    speak, without a word about it.
+    """
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """ "; did you mean 'x'?" for the known word closest to `word`, else an empty text."""
     lower = {name.lower(): name for name in known}
@@ -87,7 +99,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def _tool_table(path: Path) -> Mapping[str, Any] | None:
     try:
         tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML or UTF-8, numbers of thousands of digits, deep nesting
         raise UsageError(f"{path}: not TOML ({error}); correct the file") from None
     if not isinstance(tool, dict) or "gpudoctor" not in tool:
         return None
@@ -133,8 +145,9 @@ def _budget(path: Path, table: Mapping[str, Any]) -> float | None:
     value = table.get("budget")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise _wrong(path, "budget", value, "seconds, a number above 0")
+    number = is_setting(value) and isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or value <= 0:
+        raise _wrong(path, "budget", value, "seconds, a finite number above 0")
     return float(value)
 
 
@@ -154,8 +167,9 @@ def _thresholds(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Val
         if not isinstance(values, dict):
             raise _wrong(path, f"rules.{rule}", values, "a table of thresholds")
         for name, value in values.items():
-            if not isinstance(value, int | float | str | bool):
-                raise _wrong(path, f"rules.{rule}.{name}", value, "a number, a text or a boolean")
+            if not is_setting(value):
+                expected = "a finite number within 64 bits, a text or a boolean"
+                raise _wrong(path, f"rules.{rule}.{name}", value, expected)
     return {rule.upper(): dict(values) for rule, values in rules.items()}
 
 

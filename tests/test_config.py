@@ -58,6 +58,12 @@ def test_a_file_without_our_table_is_passed_over(tmp_path: Path) -> None:
         ("fail-on = 'warn'", "fail-on"),
         ("budget = -1", "budget"),
         ("budget = true", "budget"),
+        ("budget = nan", "finite"),
+        ("budget = inf", "finite"),
+        (f"budget = {10**400}", "finite"),
+        ("rules = { GD101 = { min_share = nan } }", "rules.GD101.min_share is nan; it must be a finite number"),
+        ("rules = { GD101 = { min_share = -inf } }", "finite"),
+        (f"rules = {{ GD101 = {{ min_share = {2**63} }} }}", "within 64 bits"),
         ("preview = 'yes'", "preview"),
         ("select = 'GD101'", "select"),
         ("rules = 3", "rules"),
@@ -72,7 +78,7 @@ def test_a_wrong_key_or_value_is_an_error_that_names_it_and_the_file(tmp_path: P
     assert "pyproject.toml" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["[tool", "tool.gpudoctor = 3"])
+@pytest.mark.parametrize("text", ["[tool", "tool.gpudoctor = 3", "x = 1" + "0" * 5000, "x = " + "[" * 5000])
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"pyproject\.toml"):
         load_config(write(tmp_path, text))
