@@ -1,4 +1,4 @@
-"""Checks a rule against the Profile's tables: what can only be said where pandas is loaded."""
+"""Checks a rule's texts, and its tables against the Profile's: what needs Jinja and pandas loaded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpudoctor.config import suggestion
+from gpudoctor.engine.messages import check
 from gpudoctor.engine.rule import Example, Rule
 from gpudoctor.errors import RuleError
 from gpudoctor.profile import TABLES, Profile, frame
@@ -32,6 +33,19 @@ def check_tables(rule: Rule) -> None:
                 raise RuleError(f"{at} fills table {name!r}, which the rule does not read{hint}")
             for row in rows:
                 _check_columns(name, row, at)
+
+
+def check_texts(rule: Rule) -> None:
+    """Checks that the message and the remedies are made of what texts of rules may be made of.
+
+    Raises:
+        RuleError: naming the text and the construct.
+    """
+    check(rule.message, f"{rule.path}: ## Message")
+    for name, remedy in rule.remedies.items():
+        check(remedy.text, f"{rule.path}: remedies.{name}.text")
+        for keyword, source in (remedy.edit.put if remedy.edit else {}).items():
+            check(source, f"{rule.path}: remedies.{name}.edit.set.{keyword}")
 
 
 def example_profile(rule: Rule, example: Example) -> Profile:

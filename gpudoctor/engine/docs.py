@@ -38,6 +38,7 @@ TOML between two lines `+++`:
 | `optional` | tables that are read when they were measured, else empty |
 | `observation`, `min_steps` | optional: `bare`, `light` or `detail`; how many steps (default 1) it must have |
 | `severity`, `max_severity` | optional: where only counts are known (default `warning`); never above this |
+| `evidence_title` | optional: what the table of the column `evidence` is called (default `Measured`) |
 | `[thresholds]` | `name = { value = …, unit = "…", doc = "why this value" }`, each used in the SQL as `$name` |
 | `[what_if]` | optional: `edit` is `drop`, `scale`, `merge`, `unblock` or `overlap` |
 | `[remedies.NAME]` | `text`, optional `risk` and `edit`; the first is the default |
@@ -61,7 +62,7 @@ One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. 
 | `remedy` | name of the remedy that fits this row |
 | `accepted` | why the finding does not count, e.g. stated intent; null when it counts |
 | `events` | ids of the rows that `what_if` edits |
-| `evidence` | list of structs: a table of evidence, its fields are the columns |
+| `evidence` | list of structs: a table of its own after that of the row, its fields are the columns |
 
 Every other column is evidence. Its suffix gives the unit: `_ns`, `_us`, `_ms`, `_s`, `_bytes`, `_ratio`; `_per_step` is
 said in the title. Columns that begin with `_` are for the message only.
@@ -73,7 +74,12 @@ The query runs in a sandbox: no files, no network, no settings, no clock, no cha
 
 ### Message
 A Jinja template over the row's columns. Filters name the unit that the value has: `ns`, `us`, `ms`, `s`, `bytes`,
-`percent` (of a ratio), `count`, and `plural("graph")`. Null becomes "unknown".
+`percent` (of a ratio), `count`, and `plural("graph")`. Null becomes "unknown". Also there: `capitalize`, `default`,
+`first`, `join` (`join(", ", attribute="file")` of structs), `last`, `length`, `lower`, `round`, `sort`, `unique`,
+`upper`. The test `x is like y` holds when one text contains the other or both begin with the same five words.
+
+A template has output, `if`, inline `if`, `set`, filters and tests. Loops, macros, calls and other templates are
+refused: what takes a loop is done in the SQL. A text ends with `…` after 10 000 characters.
 
 ### Examples
 Blocks ```` ```toml bad expect=1 ```` (as many findings) and ```` ```toml good ```` (none) hold rows by table, and

@@ -31,22 +31,26 @@ _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
 _PER_STEP = "_per_step"
 
 
-def evidence_of(title: str, row: Mapping[str, Any]) -> tuple[Evidence, ...]:
-    """The evidence of one row: its list of structs `evidence` when it has one, else its evidence columns.
+ROW_TITLE = "Measured"
+"""What the table of a row's own evidence columns is called."""
+
+
+def evidence_of(row: Mapping[str, Any], list_title: str = ROW_TITLE) -> tuple[Evidence, ...]:
+    """The evidence of one row: a table of its evidence columns, then one of its list of structs `evidence`.
 
     Args:
-        title: what the tables are called.
         row: a row of a rule's query. Suffixes `_ns`, `_us`, `_ms`, `_s`, `_bytes` and `_ratio` choose the format,
             `_per_step` (after or before the unit) is said in the column's title.
+        list_title: what the table of the list is called.
 
     Returns:
         No, one or two tables.
     """
     plain = {name: value for name, value in row.items() if name not in CONTRACT and not name.startswith("_")}
-    tables = [_table(title, [plain])] if plain else []
+    tables = [_table(ROW_TITLE, [plain])] if plain else []
     listed = row.get("evidence")
     if isinstance(listed, list) and listed:
-        tables.append(_table(title, [item for item in listed if isinstance(item, dict)]))
+        tables.append(_table(list_title, [item for item in listed if isinstance(item, dict)]))
     return tuple(table for table in tables if table.rows)
 
 

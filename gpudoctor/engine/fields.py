@@ -20,7 +20,7 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
     """The TOML as a dict; `what` names it in errors."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not TOML, numbers of thousands of digits, deep nesting
         raise FieldError(f"{what} is not TOML: {error}") from None
 
 

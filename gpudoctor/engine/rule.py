@@ -111,6 +111,7 @@ class Rule:
         min_steps: how many of them, outside warm-up.
         severity: where only counts are known.
         max_severity: never above this; None means no cap.
+        evidence_title: what the table of the column `evidence` is called.
         thresholds: by name, in the file's order.
         what_if: the edit that the simulation applies to the rows' events.
         remedies: by name, in the file's order; the first is the default.
@@ -132,6 +133,7 @@ class Rule:
     min_steps: int
     severity: Severity
     max_severity: Severity | None
+    evidence_title: str
     thresholds: Mapping[str, Threshold]
     what_if: WhatIf | None
     remedies: Mapping[str, RemedyText]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gpudoctor.config import suggestion
+from gpudoctor.config import is_setting, suggestion
 from gpudoctor.diagnosis import SEVERITIES
 from gpudoctor.engine.fields import (
     FieldError,
@@ -53,6 +53,7 @@ _KEYS = (
     "min_steps",
     "severity",
     "max_severity",
+    "evidence_title",
     "thresholds",
     "what_if",
     "remedies",
@@ -150,6 +151,7 @@ def _rule(document: Document, front: Mapping[str, Any], path: Path) -> Rule:
         min_steps=as_count(front.get("min_steps", 1), "min_steps"),
         severity=get_choice(front, "severity", SEVERITIES, "warning"),
         max_severity=get_choice(front, "max_severity", SEVERITIES, None),
+        evidence_title=get_text(front, "evidence_title") if "evidence_title" in front else "Measured",
         thresholds=thresholds,
         what_if=_what_if(front.get("what_if")),
         remedies=_remedies(front.get("remedies", {})),
@@ -166,8 +168,8 @@ def _thresholds(table: object) -> dict[str, Threshold]:
         what = f"thresholds.{name}"
         entry = as_table(found, what)
         only_known(entry, ("value", "unit", "doc"), f"`{what}`")
-        if not isinstance(entry.get("value"), int | float | str | bool):
-            raise FieldError(f"`{what}.value` must be a number, a text or a boolean")
+        if not is_setting(entry.get("value")):
+            raise FieldError(f"`{what}.value` must be a finite number within 64 bits, a text or a boolean")
         thresholds[name] = Threshold(
             entry["value"], get_text(entry, "unit", f"{what}."), get_text(entry, "doc", f"{what}.")
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpudoctor.config import Config, Value, suggestion
 from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Run
-from gpudoctor.engine.contract import check_tables
+from gpudoctor.engine.contract import check_tables, check_texts
 from gpudoctor.engine.finding import make_finding
 from gpudoctor.engine.fingerprint import with_fingerprints
 from gpudoctor.engine.rule import Rule
@@ -33,7 +33,12 @@ class Outcome:
 
 
 def diagnose(
-    profile: Profile, rules: Iterable[Rule], *, run: Run | None = None, config: Config | None = None
+    profile: Profile,
+    rules: Iterable[Rule],
+    *,
+    run: Run | None = None,
+    config: Config | None = None,
+    strict: bool = False,
 ) -> Outcome:
     """Runs the rules that the configuration selects.
 
@@ -42,12 +47,14 @@ def diagnose(
         rules: all known rules.
         run: gives the step time when there is one; else the profile's fact `step_ns` does.
         config: selection, thresholds and whether preview rules run.
+        strict: a rule that runs out of its limits is an error, not a rule that was not measured.
 
     Returns:
         Findings by saving, then severity, then place; rules not measured and rules passed by id.
 
     Raises:
         RuleError: a rule is wrong.
+        RuleLimitError: a rule ran out of its limits, and `strict` is set.
         UsageError: the configuration names a rule or threshold that does not exist.
     """
     config = config or Config()
@@ -60,6 +67,7 @@ def diagnose(
     passed: list[Passed] = []
     for rule in select_rules(known, config):
         check_tables(rule)
+        check_texts(rule)
         missing = _missing(rule, profile)
         if missing is not None:
             not_measured.append(missing)
@@ -69,6 +77,8 @@ def diagnose(
         try:
             rows = sandbox.query(rule.sql, rule.tables, thresholds[rule.id], f"{rule.id} ({rule.path.name})")
         except RuleLimitError as error:
+            if strict:
+                raise
             how = "report it with this recording, or give the rule stricter thresholds"
             not_measured.append(NotMeasured(rule.id, rule.name, str(error), how))
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import Finding
-from gpudoctor.engine.contract import check_tables, example_profile
+from gpudoctor.engine.contract import check_tables, check_texts, example_profile
 from gpudoctor.engine.rule import Example, Rule
 from gpudoctor.engine.run import diagnose
 from gpudoctor.errors import GpuDoctorError, RuleError
@@ -37,6 +37,7 @@ def check_rule(rule: Rule) -> tuple[Failure, ...]:
     failures: list[Failure] = []
     try:
         check_tables(rule)
+        check_texts(rule)
     except RuleError as error:
         return (_failure(rule, 0, str(error)),)
     for kind, present in (
@@ -55,6 +56,8 @@ def check_rule(rule: Rule) -> tuple[Failure, ...]:
 def _example_faults(rule: Rule, example: Example) -> list[str]:
     try:
         profile = example_profile(rule, example)
+    except OverflowError:
+        return ["its tables cannot be built: a whole number is outside the 64 bits that a column has"]
     except (GpuDoctorError, TypeError, ValueError) as error:
         return [f"its tables cannot be built: {error}"]
     return _faults(rule, profile, example.expect, example.findings)
@@ -62,12 +65,13 @@ def _example_faults(rule: Rule, example: Example) -> list[str]:
 
 def _faults(rule: Rule, profile: Profile, expect: int, wanted: tuple[Mapping[str, Any], ...]) -> list[str]:
     try:
-        outcome = diagnose(profile, [replace(rule, status="stable")], config=Config())
+        outcome = diagnose(profile, [replace(rule, status="stable")], config=Config(), strict=True)
     except GpuDoctorError as error:
         return [str(error)]
     found = outcome.findings
     if len(found) != expect:
         said = "".join(f"; {finding.message}" for finding in found[:3])
+        said += "".join(f"; not measured: {missing.reason}" for missing in outcome.not_measured)
         return [f"gives {len(found)} findings, expected {expect}{said}"]
     return [fault for finding, want in zip(found, wanted, strict=False) for fault in _differences(finding, want)]
 

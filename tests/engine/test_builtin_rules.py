@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.config import Config
 from gpudoctor.diagnosis import Finding
 from gpudoctor.engine.docs import rules_page
 from gpudoctor.engine.rule import Rule
@@ -68,6 +69,90 @@ def test_the_documentation_matches_the_rule_files() -> None:
 
 def diagnosed(rule_id: str, profile: Profile) -> tuple[Finding, ...]:
     return diagnose(profile, [rule for rule in RULES if rule.id == rule_id]).findings
+
+
+@pytest.mark.parametrize(
+    ("reason", "explanation", "shown"),
+    [
+        ("call to print", "Dynamo does not trace a Call to `print`.", False),
+        ("Dynamo does not know how to trace logging.debug", "Dynamo does not know how to help here", False),
+        ("Unsupported: Backend reset. Stop", "backend reset", False),
+        ("call to print", "Dynamo does not trace printing", True),
+        (None, "Dynamo does not trace printing", True),
+        ("call to print", None, False),
+    ],
+)
+def test_dynamos_explanation_is_left_out_where_the_reason_says_it(
+    reason: str | None, explanation: str | None, shown: bool
+) -> None:
+    row = {"file": "t.py", "line": 3, "reason": reason, "explanation": explanation, "skipped": False}
+    (finding,) = diagnosed("GD101", Profile({"graph_breaks": frame("graph_breaks", [row])}))
+    assert finding.message.endswith(f" {explanation}" if shown else ").")
+
+
+def test_the_explanation_is_compared_with_each_of_several_reasons() -> None:
+    rows = [{"file": "t.py", "line": 3, "reason": reason} for reason in ("A first reason", "Call to print")]
+    rows.append({"file": "t.py", "line": 3, "explanation": "call to print here"})
+    (finding,) = diagnosed("GD101", Profile({"graph_breaks": frame("graph_breaks", rows)}))
+    assert "here" in finding.message  # Dynamo breaks the graph here
+    assert "call to print here" not in finding.message
+
+
+@pytest.mark.parametrize(
+    ("fills", "caller", "said"),
+    [
+        (1, "zero_grad", "`zero_grad` writes zeros over the gradients in every step: 1 fill, 50.0 µs a step"),
+        (1, "train", "This line writes zeros over the gradients in every step: 1 fill, 50.0 µs a step"),
+        (2, "train", "This loop writes zeros over the gradients in every step: 2 fills, 100 µs a step"),
+    ],
+)
+def test_fills_are_counted_in_words(fills: int, caller: str, said: str) -> None:
+    row = {"name": "aten::zero_", "step": 3, "observation": "detail", "dur_ns": 50_000, "file": "t.py", "line": 9}
+    ops = [{"op": i, **row, "owner": "user", "caller_function": caller} for i in range(fills)]
+    config = Config(thresholds={"GD505": {"min_fills": 1}})
+    rules = [rule for rule in RULES if rule.id == "GD505"]
+    (finding,) = diagnose(Profile({"ops": frame("ops", ops)}), rules, config=config).findings
+    assert finding.message.startswith(said)
+
+
+def stalled(workers: int, **tables: list[dict[str, object]]) -> Profile:
+    steps = [{"step": i, "dur_ns": 60_000_000, "observation": "bare", "warmup": False} for i in (1, 2, 3)]
+    batches = [{"loader": 0, "step": i, "position": i, "wait_ns": 40_000_000, "size": 8} for i in (1, 2, 3)]
+    loaders = [{"loader": 0, "file": "train.py", "line": 2, "num_workers": workers, "cores": 8}]
+    given = {"steps": steps, "batches": batches, "loaders": loaders, **tables}
+    return Profile({name: frame(name, rows) for name, rows in given.items()}, facts={"step_ns": 60_000_000})
+
+
+def test_a_stall_lists_the_five_hottest_lines_of_the_dataset_after_what_was_measured() -> None:
+    shares = (0.03, 0.4, 0.25, 0.05, 0.2, 0.07)
+    lines: list[dict[str, object]] = [
+        {"file": "data.py", "line": i, "samples": round(100 * share), "share": share} for i, share in enumerate(shares)
+    ]
+    (finding,) = diagnosed("GD601", stalled(0, input_lines=lines))
+    assert [table.title for table in finding.evidence] == ["Measured", "Hottest lines of the dataset"]
+    assert finding.evidence[1].columns == ("line", "share")
+    assert finding.evidence[1].rows == (
+        ("data.py:1", "40 %"),
+        ("data.py:2", "25 %"),
+        ("data.py:4", "20 %"),
+        ("data.py:5", "7.0 %"),
+        ("data.py:3", "5.0 %"),
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stall_lists_no_lines_that_were_not_sampled(workers: int) -> None:
+    lines: list[dict[str, object]] = [{"file": "data.py", "line": 1, "samples": 1, "share": 1.0}]
+    given = stalled(workers, input_lines=lines) if workers else stalled(workers)
+    (finding,) = diagnosed("GD601", given)
+    assert [table.title for table in finding.evidence] == ["Measured"]
+
+
+def test_recompiles_are_never_an_error_however_short_the_look() -> None:
+    given = recompiles([96, 50, 65], dur_ns=10**12, caller_file="t.py", caller_line=3, dynamic_dims=0)
+    rules = [rule for rule in RULES if rule.id == "GD102"]
+    (finding,) = diagnose(Profile(given.tables, facts={"step_ns": 10**6}), rules).findings
+    assert finding.severity == "warning"
 
 
 def recompiles(values: list[int], **row: object) -> Profile:

@@ -154,6 +154,16 @@ def test_evidence_columns_are_shown_in_the_unit_of_their_suffix() -> None:
     assert columns.columns == ("wait per step", "used", "copied", "copies per step", "pinned", "hint", "names")
     assert columns.rows == (("1.50 µs", "50 %", "2.00 KiB", "3", "yes", "–", "a, b"),)
     assert (rows.columns, rows.rows) == (("line", "time"), (("x", "3.00 µs"), ("y", "–")))
+    assert (columns.title, rows.title) == ("Measured", "Measured")
+
+
+def test_the_list_of_evidence_comes_after_the_row_under_the_rules_title() -> None:
+    front = FRONT + 'evidence_title = "Hottest lines"\n'
+    found = only(select("7 AS n, [{'line': 'a.py:3'}] AS evidence", front=front)).evidence
+    assert [(table.title, table.rows) for table in found] == [
+        ("Measured", (("7",),)),
+        ("Hottest lines", (("a.py:3",),)),
+    ]
 
 
 def test_a_suppressed_finding_is_kept_and_accepted() -> None:
@@ -297,6 +307,11 @@ def test_a_rule_that_runs_out_of_its_limits_is_not_measured(monkeypatch: pytest.
     monkeypatch.setattr(run_module, "Sandbox", lambda given: Sandbox(given, max_rows=1))
     outcome = diagnose(profile({"step": 1}, {"step": 2}), [select("step AS line")])
     assert "more than 1 rows" in outcome.not_measured[0].reason
+
+
+def test_a_text_with_a_loop_is_a_rule_error_before_anything_is_found() -> None:
+    with pytest.raises(RuleError, match=r"\{% for %\}"):
+        diagnose(profile({"step": 1, "dur_ns": 1}), [make_rule(Message="{% for x in file %}{% endfor %}")])
 
 
 def test_an_unknown_table_is_a_rule_error_with_the_closest_one() -> None:
