@@ -6,14 +6,19 @@ from collections.abc import Sequence
 
 import gpudoctor
 from gpudoctor.config import Config
-from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, Run, StepTime
+from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, StepTime
 from gpudoctor.engine.rule import Rule
+from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_ns, format_share, plural
 
 MAX_STEP_TIMES = 2000
 """Steps kept for the chart: the first ones; more would make the page large and the bars thinner than a pixel."""
+
+
+COMPILE_TIME = "compile time spread"
+"""How the basis of a saving begins that is no part of a steady step: time that compiling added to some steps."""
 
 
 def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = None) -> Diagnosis:
@@ -30,6 +35,8 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     """
     run = _run(profile)
     outcome = run_rules(profile, rules, run=run, config=config)
+    if not run.steps:  # silence about a step that was not seen is no pass
+        outcome = _without_steps(outcome)
     return Diagnosis(
         run=run,
         verdict=_verdict(run, outcome.findings, len(outcome.passed)),
@@ -41,6 +48,13 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         step_times=_step_times(profile),
         gpudoctor=gpudoctor.__version__,
     )
+
+
+def _without_steps(outcome: Outcome) -> Outcome:
+    how = "let the script reach its training loop; `gpudoctor check --run-to-end` never stops it early"
+    unseen = [NotMeasured(rule.rule, rule.name, "no training step was seen", how) for rule in outcome.passed]
+    listed = sorted((*outcome.not_measured, *unseen), key=lambda rule: rule.rule)
+    return Outcome(outcome.findings, tuple(listed), ())
 
 
 def _run(profile: Profile) -> Run:
@@ -146,10 +160,9 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     if not priced:
         return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."
     saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
-    where = f" at {best.where.file}:{best.where.line}" if best.where else ""
-    share = format_share(saving.share)
-    basis = "" if saving.basis.startswith("upper bound") else f", {saving.basis},"
-    return (
-        f"{time} At most {format_ns(saving.ns_per_step)} a step ({share}){basis} can be won back{where}: "
-        f"{best.title[0].lower()}{best.title[1:].rstrip('.')}."
-    )
+    where = f"at {best.where.file}:{best.where.line}, " if best.where else ""
+    title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
+    cost, share = format_ns(saving.ns_per_step), format_share(saving.share)
+    if saving.basis.startswith(COMPILE_TIME):
+        return f"{time} Compiling again adds {cost} a step on top, spread over the steps seen: {where}{title}."
+    return f"{time} The largest single saving is at most {cost} of it ({share}): {where}{title}."

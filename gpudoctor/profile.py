@@ -105,7 +105,7 @@ TABLES: dict[str, Table] = {
             ("thread", "int", "thread id"),
             ("step", "int", "step it ran in"),
             ("observation", "str", "light or detail, as in steps"),
-            ("phase", "str", "input, forward, backward, optimizer, other"),
+            ("phase", "str", "input, transfer (host to device), forward, backward, optimizer, other"),
             (
                 "op_class",
                 "str",

@@ -68,9 +68,9 @@ def open_recording(path: Path) -> Recording:
     """
     manifest = path / MANIFEST
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content = dict(json.loads(manifest.read_text(encoding="utf-8")))
         schema = content.pop("schema")
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path}: not a recording ({MANIFEST} is missing or damaged)") from None
     if schema != SCHEMA:
         raise InputError(f"{path}: recording schema {schema!r} is not {SCHEMA}; record the run again")

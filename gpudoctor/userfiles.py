@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 SOURCES_FILE = "sources.json"
+NAMES_FILE = "names.json"
 MAX_FILE_BYTES = 512 * 1024  # a longer file is generated or data; an excerpt of it would not help
 MAX_TOTAL_BYTES = 8 * 1024 * 1024  # enough for hundreds of modules, small beside one trace
 
@@ -33,6 +34,7 @@ class UserFiles:
         self._root = self._resolve(root)
         self._texts: dict[str, str] = {}
         self._kept: set[str] = set()
+        self._kept_bytes = 0
         self.known: dict[str, str | None] = {}
         """Decisions so far, by file name as code objects have it."""
         self.foreign = tuple(foreign) if foreign is not None else interpreter_folders()
@@ -47,6 +49,8 @@ class UserFiles:
             return self.known[filename]
         except KeyError:
             name = self.known[filename] = self._decide(filename)
+            if name is not None:
+                self._keep(filename, name)
             return name
 
     def _decide(self, filename: str) -> str | None:
@@ -62,13 +66,19 @@ class UserFiles:
 
     def remember(self, filename: str) -> None:
         """Keeps a file's text now: the script may change or delete its own file while it runs."""
-        name = self.name(filename)
-        if name is None or not filename.endswith((".py", ".pyw")):
+        self.name(filename)
+
+    def _keep(self, filename: str, name: str) -> None:
+        """Reads a user's file when it is first met: later it may be another one."""
+        if not self._here or name in self._texts or not filename.endswith((".py", ".pyw")):
             return
+        path = self._resolve(os.path.join(self._root, filename))
         with contextlib.suppress(OSError):
-            if os.path.getsize(filename) <= MAX_FILE_BYTES:
-                self._kept.add(self._resolve(os.path.join(self._root, filename)))
-                self._texts[name] = Path(filename).read_bytes().decode("utf-8", "replace")
+            size = os.path.getsize(path)
+            if size <= MAX_FILE_BYTES and self._kept_bytes + size <= MAX_TOTAL_BYTES:
+                self._kept.add(path)
+                self._kept_bytes += size
+                self._texts[name] = Path(path).read_bytes().decode("utf-8", "replace")
 
     def frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost frame from `frame` outwards that runs the user's code."""
@@ -87,24 +97,26 @@ class UserFiles:
             "function": function_name(found.f_code),
         }
 
+    def save_names(self, folder: Path, prefixes: Sequence[str]) -> None:
+        """Writes which user file a profile means by a name: torch drops the first search path that fits.
+
+        Args:
+            folder: where `names.json` goes.
+            prefixes: the paths that torch drops, each with a trailing separator, in its order.
+        """
+        shown: dict[str, str] = {}
+        for filename, name in list(self.known.items()):
+            if name is not None:
+                short = next((filename.removeprefix(p) for p in prefixes if filename.startswith(p)), filename)
+                shown[short] = shown[filename] = name
+        (folder / NAMES_FILE).write_text(json.dumps(shown), encoding="utf-8")
+
     def save_sources(self, folder: Path) -> None:
-        """Copies the text of every imported user file, and of those seen in evidence, into the recording."""
-        paths = {str(file) for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
-        texts = dict(self._texts)
-        total = sum(map(len, texts.values()))
-        for path in sorted(paths | set(self.known)):
-            name = self.name(path)
-            if name is None or name in texts or not path.endswith((".py", ".pyw")):
-                continue
-            try:
-                size = os.path.getsize(path)
-                if size > MAX_FILE_BYTES or total + size > MAX_TOTAL_BYTES:
-                    continue
-                texts[name] = Path(path).read_bytes().decode("utf-8", "replace")
-                total += size
-            except OSError:
-                continue
-        (folder / SOURCES_FILE).write_text(json.dumps(texts), encoding="utf-8")
+        """Writes the text of every imported user file, and of those met in evidence, as it was when first met."""
+        for module in list(sys.modules.values()):
+            if file := getattr(module, "__file__", None):
+                self.name(str(file))
+        (folder / SOURCES_FILE).write_text(json.dumps(self._texts), encoding="utf-8")
 
 
 def interpreter_folders() -> tuple[str, ...]:

@@ -37,12 +37,11 @@ def join(
                 row["caller_file"], row["caller_line"] = span.file, span.line
             row["step"] = step_at(steps, span.start_ns) if steps else None
     ran = None if ops is None else {op["region"] for op in ops if op["region"] is not None}
-    frames_ran = None if ran is None else {int(region.partition("/")[0]) for region in ran}
     for row in tables.compilations:
         row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
     functions = {(op["file"], op["function"]) for op in ops or () if op["file"] is not None}
     for row in tables.graph_breaks:
-        _graph_break(row, by_id, tables.compilations, frames_ran, functions)
+        _graph_break(row, by_id, tables.compilations, ran, functions)
     for row in tables.recompiles:
         _recompile(row, by_id, log, batches)
 
@@ -51,7 +50,7 @@ def _graph_break(
     row: Row,
     by_id: Mapping[str, Row],
     compilations: Sequence[Row],
-    frames_ran: set[int] | None,
+    ran: set[str] | None,
     functions: set[tuple[Any, Any]],
 ) -> None:
     own = by_id.get(row["compile_id"], {})
@@ -60,12 +59,24 @@ def _graph_break(
     family = [c for c in compilations if (c["file"], root_function(c["function"])) == root]
     row["graphs"] = len({c["frame"] for c in family if c["graph_ops"]})
     row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not any(c["graph_ops"] for c in family))
-    if frames_ran is not None:
-        compiled = any(c["frame"] in frames_ran for c in family)
-        eager = any(
-            file == row["file"] and str(function).rpartition(".")[2] == row["function"] for file, function in functions
-        )
-        row["ran_in_steps"] = compiled or eager
+    if ran is not None:
+        row["ran_in_steps"] = _ran(row, own, family, ran, functions)
+
+
+def _ran(row: Row, own: Row, family: Sequence[Row], ran: set[str], functions: set[tuple[Any, Any]]) -> bool:
+    """Whether the code that broke ran in the profiled steps.
+
+    Another compilation of the same frame that ran instead says that it did not: a break in validation only.
+    """
+    if row["compile_id"] in ran:
+        return True
+    if any(c["compile_id"] in ran and c["frame"] == row["frame"] for c in family):
+        return False
+    # nothing was compiled in front of the break: the continuation runs, or all of the function runs eagerly
+    if any(c["compile_id"] in ran for c in family):
+        return True
+    eager = {(row["file"], row["function"]), (own.get("file"), root_function(own.get("function")))}
+    return any((file, str(function).rpartition(".")[2]) in eager for file, function in functions)
 
 
 def _recompile(row: Row, by_id: Mapping[str, Row], log: WatchLog, batches: Sequence[Row]) -> None:

@@ -20,6 +20,7 @@ _HEAD = re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (?=\{)")
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
 _BREAK_ID = re.compile(r"/gb/(gb\d+)\.html", re.I)
+_PREAMBLES = ("Encountered graph break", "Failed to handle graph break gracefully")
 _MISMATCH = re.compile(
     r"tensor '(.+?)' (size|stride|rank) mismatch(?: at index (\d+))?\. expected ([-\d]+), actual ([-\d]+)"
 )
@@ -237,10 +238,11 @@ def _reason(said: str) -> dict[str, Any]:
     body = re.sub(r"^\s*For more details about this graph break.*$", "", body, flags=re.M)
     parts = re.split(r"\n\s*(Explanation|Hint|Developer debug context):", body)
     lines = [line.strip() for line in parts[0].strip().splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Encountered graph break"):
+    while len(lines) > 1 and lines[0].startswith(_PREAMBLES):
         lines = lines[1:]
     texts: dict[str, list[str]] = {}
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
+        text = text.partition("*** While handling this graph break")[0]
         texts.setdefault(kind, []).append(re.sub(r"\s+", " ", text).strip())
     explanation = " ".join(texts.get("Explanation", []))
     # Dynamo goes on with a listing of its graph, which repeats the user's line

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpudoctor.ingest import op_classes
 from gpudoctor.ingest.kineto import DEVICE, Node, Trace, nanoseconds
 
-_THIN = ("torch/_tensor.py", "torch/_tensor_str.py", "torch/functional.py", "torch/nn/functional.py")
+_THIN = (
+    "torch/_jit_internal.py",
+    "torch/_tensor.py",
+    "torch/_tensor_str.py",
+    "torch/functional.py",
+    "torch/nn/functional.py",
+)
 """Wrappers that only pass a call of the user's on: print(t), f"{t}", t.unique()."""
 
 _OWNERS = (("torch/optim/", "torch.optim"), ("torch/utils/data/", "torch.utils.data"), ("torch/amp/", "torch.amp"))
 
+
+_UNNAMED = "unknown"
+"""What torch shows for a function whose name or file it cannot decode."""
 
 EXTERNAL = "_external"
 """Extra key of a row: the trace's External id, which ties launches to operators; not a column."""
@@ -37,14 +46,18 @@ class Names:
     Attributes:
         lines: for a line mark's id, `[file, line, function]`.
         sources: names of the user's files.
+        shown: the user's file by the name that a trace shows.
     """
 
     lines: Sequence[Sequence[Any]]
     sources: Sequence[str]
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def user_file(self, shown: str) -> str | None:
         """The user's file behind a name in a trace (torch shortens names by the search path); None for others."""
-        for name in self.sources:
+        if shown in self.shown:
+            return self.shown[shown]
+        for name in self.sources if not self.shown else ():
             if name == shown or name.endswith("/" + shown):
                 return name
         return None
@@ -160,6 +173,8 @@ def _host_read(node: Node, above: Mapping[str, Any] | None) -> bool:
     if node.name in op_classes.SHAPE_FROM_DATA:
         return True
     # asked for by Python itself; inside another operator it is a detail of ATen's CPU kernel
+    if node.name == "aten::repeat_interleave":  # by a tensor of counts: the result's size is data
+        return "long int" in (node.args.get("Input type") or [])[1:2]
     return node.name in op_classes.READS and (above is None or not str(above["name"]).startswith("aten::"))
 
 
@@ -205,21 +220,19 @@ class _Owners:
     def __call__(self, python: Node | None) -> tuple[str | None, str | None, str | None]:
         if python is None:
             return None, None, None
-        file, _, function, user = self._split(python.name)
+        if python.name == _UNNAMED:
+            return "user", None, None
         if python.name.startswith("nn.Module: "):
             return "torch", None, python.name
+        file, _, function, user = self._split(python.name)
         if user is not None:
             return "user", user, function
-        for folder, owner in _OWNERS:
-            if folder in file:
-                return owner, file, function
-        if file.endswith(_THIN):
-            return self(python.python)[0], file, function
-        return (
-            ("torch" if file.startswith("torch/") or "/torch/" in file or file.startswith("<") else "library"),
-            file,
-            function,
-        )
+        owner = next((owner for folder, owner in _OWNERS if folder in file), None)
+        if owner is None and file.endswith(_THIN):
+            owner = self(python.python)[0]
+        elif owner is None:
+            owner = "torch" if file.startswith(("torch/", "<")) or "/torch/" in file else "library"
+        return owner, file, function
 
     def user_frame(self, python: Node | None) -> tuple[str, int, str] | None:
         """Place of the innermost function of the user's: its first line, as traces know no other."""
@@ -266,6 +279,16 @@ def kernel_rows(
             }
         )
     return made
+
+
+def mark_transfers(ops: Sequence[dict[str, Any]], kernels: Sequence[Mapping[str, Any]]) -> None:
+    """Sets the phase `transfer` on operators of the forward that copy from the host to a device, callers included."""
+    by_id = {op["op"]: op for op in ops}
+    for kernel in kernels:
+        op = by_id.get(kernel["op"]) if kernel["direction"] == "h2d" else None
+        while op is not None and op["phase"] == "forward" and str(op["name"]).startswith("aten::"):
+            op["phase"] = "transfer"
+            op = by_id.get(op["parent"])
 
 
 def _direction(name: str) -> str | None:

@@ -29,7 +29,7 @@ def load(recording: Recording) -> Profile:
     """The Profile of a recording's first rank, from the Parquet cache when it is there and whole.
 
     Raises:
-        InputError: the cache's folder cannot be read.
+        InputError: the recording is damaged beyond what can be left out.
     """
     if not recording.ranks:
         return _nothing(recording)
@@ -37,24 +37,36 @@ def load(recording: Recording) -> Profile:
     cached = _from_cache(cache, recording)
     if cached is not None:
         return cached
-    made = _build(recording, recording.ranks[0])
+    try:
+        made = _build(recording, recording.ranks[0])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what = f"{recording.path}: the recording is damaged ({type(error).__name__}: {error}); record the run again"
+        raise InputError(what) from error
     _to_cache(cache, made)
     return made
 
 
 def _nothing(recording: Recording) -> Profile:
     """The Profile of a run in which no process imported torch: every table is missing, with that reason."""
-    reason = "the command ended before it imported torch"
+    reason = _read_text(recording.path / "unarmed.txt") or "the command ended before it imported torch"
     facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False, {})
     return Profile({}, facts, {}, dict.fromkeys(schema.TABLES, reason))
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
 
 
 def _json(path: Path, default: Any) -> Any:
     """A part's content, or the default when the process was killed before it was written."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return default
+    return content if default is None or isinstance(content, type(default)) else default
 
 
 def _build(recording: Recording, rank: Path) -> Profile:
@@ -88,8 +100,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
     if environment["settings"] is not None:
         tables["settings"] = environment["settings"]
     for name in ("host", "input_lines"):
-        content = _json(rank / f"{name}.json", None)
-        if content is not None:
+        content: list[dict[str, Any]] = _json(rank / f"{name}.json", [])
+        if content:
             tables[name] = content
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
     facts = _facts(
@@ -109,11 +121,12 @@ def _build(recording: Recording, rank: Path) -> Profile:
 def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -> str:
     if not step_rows:
         return "no training step was seen"
-    return (
-        "every profiled step had a compile in it"
-        if bursts
-        else f"no step was profiled: only {len(step_rows)} steps were seen"
-    )
+    if not bursts:
+        return f"none of the {len(step_rows)} steps seen was profiled"
+    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
+    if all(set(burst["taken"]) <= compiling for burst in bursts):
+        return "every profiled step had a compile in it"
+    return "the recorded profiles cannot be read"
 
 
 def _traces(
@@ -125,7 +138,7 @@ def _traces(
     notes: list[str],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of ops and kernels from all bursts: steps with a compile inside only where a burst has no other."""
-    names = ops.Names(_json(rank / "lines.json", []), sorted(sources))
+    names = ops.Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
     op_rows: list[dict[str, Any]] = []
     kernel_rows: list[dict[str, Any]] = []
     compiling = {row["step"] for row in step_rows if row["compile_ns"]}
@@ -147,6 +160,7 @@ def _traces(
         made = ops.rows(trace, windows, offset, burst["label"], names, len(op_rows))
         kernel_rows += ops.kernel_rows(trace, windows, offset, made, len(kernel_rows))
         op_rows += made
+    ops.mark_transfers(op_rows, kernel_rows)
     for row in op_rows:
         row.pop(ops.EXTERNAL)
     return op_rows, kernel_rows
@@ -179,6 +193,12 @@ def _compile_tables(
         return
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
+    seen = {span.compile_id for span in log.compilations}
+    lost = len(seen - {row["compile_id"] for row in read.compilations})
+    if lost:
+        reason = f"the compile log is damaged: {lost} of {len(seen)} compilations are missing in it"
+        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
+        return
     compile_context.join(read, log, tables["steps"], tables["batches"], tables.get("ops"))
     tables |= {
         "compilations": read.compilations,
@@ -263,7 +283,7 @@ def _to_cache(folder: Path, made: Profile) -> None:
 
 def _from_cache(folder: Path, recording: Recording) -> Profile | None:
     content = _json(folder / _FACTS, None)
-    if content is None or content.get("version") != _VERSION:
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
         return None
     written = (folder / _FACTS).stat().st_mtime_ns
     newest = max((path.stat().st_mtime_ns for path in recording.ranks[0].rglob("*")), default=0)

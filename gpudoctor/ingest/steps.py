@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpudoctor.ingest.watch import Batch, Span, WatchLog
+from gpudoctor.ingest.watch import Batch, Span, WatchLog, loop_thread
 
 FIRST_STEPS = 2  # they create optimizer state and fill caches: never steady
 COMPILE_PHASE_GAP = 3  # a compile within so many steps of the last warm-up step still belongs to the warm-up
@@ -78,13 +78,16 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     """
     ends, source = cut(log)
     if not ends:
-        return [], _batch_rows(log, [])
+        return [], [_batch(batch, []) for batch in log.batches]
     firsts = [s.start_ns for s in (*log.stated[:1], *log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
     started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
     start = min([*firsts, *started[:1]])
+    trains = loop_thread(log)
+    # a batch that another thread takes is prefetched: the loop does not wait for it
+    waited = [batch for batch in log.batches if trains is None or batch.thread in (None, trains)]
     phases = {
         "compile_ns": merge(log.compilations),
-        "input_ns": merge(log.batches),
+        "input_ns": merge(waited),
         "backward_ns": merge(log.backwards),
         "optimizer_ns": merge(log.optimizer_steps),
     }
@@ -99,7 +102,7 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     warm = _warm_up(rows)
     for row in rows:
         row["warmup"] = row["step"] < warm
-    batches = _batch_rows(log, ends)
+    batches = [_batch(batch, ends) for batch in waited]
     for batch in batches:
         if batch["step"] is not None and batch["step"] < len(rows):
             row = rows[batch["step"]]
@@ -146,10 +149,6 @@ def _warm_up(rows: Sequence[dict[str, Any]]) -> int:
         if row["compile_ns"] and row["step"] < warm + COMPILE_PHASE_GAP - 1:
             warm = max(warm, row["step"] + 1)
     return min(warm, max(FIRST_STEPS, len(rows) // 2))
-
-
-def _batch_rows(log: WatchLog, ends: Sequence[int]) -> list[dict[str, Any]]:
-    return [_batch(batch, ends) for batch in log.batches]
 
 
 def _batch(batch: Batch, ends: Sequence[int]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def load(path: Path) -> Profile:
     observation = "detail" if trace.with_stack else "light"
     op_rows = ops.rows(trace, windows, -zero, observation, ops.Names((), ()), 0)
     kernel_rows = ops.kernel_rows(trace, windows, -zero, op_rows, 0)
+    ops.mark_transfers(op_rows, kernel_rows)
     for row in op_rows:
         row.pop(ops.EXTERNAL)
     step_rows = [_step(window, zero, source, observation) for window in windows]

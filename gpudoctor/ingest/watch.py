@@ -6,6 +6,7 @@ The format is described in `gpudoctor.recorder.watch`. A last line cut off by a 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Backward(Span):
+    """A backward call, outermost."""
+
+    thread: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OptimizerStep(Span):
     """An optimizer step; `in_backward` when it ran inside a backward call."""
 
     optimizer: int
     in_backward: bool
+    thread: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Batch(Span):
     size: int | None
     fetch_ns: int | None
     collate_ns: int | None
+    thread: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,7 @@ class WatchLog:
     """
 
     optimizer_steps: list[OptimizerStep] = field(default_factory=list)
-    backwards: list[Span] = field(default_factory=list)
+    backwards: list[Backward] = field(default_factory=list)
     stated: list[Span] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     epoch_ends: list[Span] = field(default_factory=list)
@@ -87,6 +97,12 @@ class WatchLog:
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
+
+
+def loop_thread(log: WatchLog) -> int | None:
+    """The thread that trains: the one with most optimizer steps, else most backward calls."""
+    threads = Counter(e.thread for e in (log.optimizer_steps or log.backwards) if e.thread is not None)
+    return threads.most_common(1)[0][0] if threads else None
 
 
 def read(path: Path) -> WatchLog:
@@ -114,9 +130,9 @@ def _add(log: WatchLog, row: list[Any]) -> None:
     start, end, rest = int(row[1]), int(row[2]), row[3:]
     match kind:
         case "O" | "S":
-            log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1])))
+            log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1]), *rest[2:3]))
         case "B":
-            log.backwards.append(Span(start, end))
+            log.backwards.append(Backward(start, end, *rest[:1]))
         case "T":
             log.stated.append(Span(start, end))
         case "D":

@@ -59,7 +59,7 @@ class Agent:
         self.watch = Watch(self.place)
         self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
         self.marks = LineMarks(self.files)
-        self.bursts = Bursts(self.place, self.watch, self.marks, self.patches)
+        self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
         self.notes: list[str] = []
         self._begin()
@@ -133,7 +133,7 @@ class Agent:
         now = self.watch.now()
         self.optimizer_events += 1
         self.place.claim()
-        self.watch.add(kind, self._started.pop(identity, now), now, identity, self._depth)
+        self.watch.add(kind, self._started.pop(identity, now), now, identity, self._depth, threading.get_ident())
         if self._depth:  # optimizer-in-backward: all steps of one backward call are one
             if self._optimizer_in_backward == self._backward_number:
                 return
@@ -158,7 +158,7 @@ class Agent:
         if self._depth:
             return
         now = self.watch.now()
-        self.watch.add("B", started, now)
+        self.watch.add("B", started, now, threading.get_ident())
         ended = self.loop.backward()
         if (self._pending or ended) and not self._stated:
             self._pending = False
@@ -167,7 +167,9 @@ class Agent:
     def batch_asked(self) -> Callable[[], None]:
         """The loop asks for a batch; lines of the dataset are not marked."""
         self.place.claim()
-        if self.loop.batch() and not self._stated:
+        # a loader in another thread is prefetching: its batches end no step
+        here = threading.current_thread() is threading.main_thread()
+        if here and self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
         if not self.marks.pause():
             return _nothing
@@ -269,8 +271,7 @@ class Agent:
             ("the last profiler burst", self.bursts.stop),
             ("the watch log", self.watch.flush),
             ("the compile log", self.compiles.flush),
-            ("the line marks", lambda: self.marks.save(self.place.folder)),
-            ("the source files", lambda: self.files.save_sources(self.place.folder)),
+            ("the lines of operators", self.save_lines),
             ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by)),
             ("the dataset's lines", lambda: self.sampler.save(self.place.folder)),
             ("the host's state", lambda: self.host.save(self.place.folder)),
@@ -284,6 +285,12 @@ class Agent:
             self.done = True
         with contextlib.suppress(OSError):
             self._write_facts(reason, stopped)
+
+    def save_lines(self) -> None:
+        """Writes what ties operators to the user's lines; after each burst, as the process may be killed later."""
+        self.marks.save(self.place.folder)
+        self.files.save_names(self.place.folder, torch_private.dropped_prefixes())
+        self.files.save_sources(self.place.folder)
 
     def _measure_overhead(self) -> None:
         # never while another profiler runs, nor where none of ours did: the first session takes a second to set up
@@ -302,7 +309,7 @@ class Agent:
             "signal": self.loop.signal.value if self.loop.signal else None,
             "stopped": reason,
             "stopped_by_gpudoctor": stopped,
-            "notes": notes,
+            "notes": notes + ([f"the watch log is incomplete: {self.watch.failed}"] if self.watch.failed else []),
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
         }

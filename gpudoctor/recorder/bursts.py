@@ -7,8 +7,13 @@ What was measured and is respected here: a session must not start in the optimiz
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -50,8 +55,11 @@ class Burst:
 class Bursts:
     """Takes the planned bursts, one boundary at a time."""
 
-    def __init__(self, place: Place, watch: Watch, marks: LineMarks, patches: Patches) -> None:
+    def __init__(
+        self, place: Place, watch: Watch, marks: LineMarks, patches: Patches, after_burst: Callable[[], None]
+    ) -> None:
         self._place, self._watch, self._marks = place, watch, marks
+        self._after_burst = after_burst
         # detail first: a script that stops after four steps still gets its lines
         self._plan = [Burst("detail", 2), Burst("light", 3)]
         self._running: Burst | None = None
@@ -80,13 +88,16 @@ class Bursts:
 
     def start(self, step: int, step_ns: int) -> None:
         """Starts the next planned burst with step number `step`; `step_ns` is the last step's time."""
-        if not self._plan or self._foreign or torch_private.profiler_running():
+        if not self._plan or self._foreign or torch_private.profiler_running() or torch_private.dynamo_importing():
             return
         if step_ns > SLOW_STEP_NS and self._plan[0].label == "detail" and not self.taken:
             self._plan.insert(0, Burst("light", 1))
         began = self._watch.now()
         burst = self._plan[0]
         options: dict[str, Any] = {"with_stack": True, "record_shapes": True}
+        if burst.label == "detail" and sys.getprofile() is not None:  # cProfile, say: ours would switch it off
+            options["with_stack"] = False
+            self.notes.append("a Python profiler of the script's own runs: who called an operator is not known")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
@@ -137,14 +148,24 @@ class Bursts:
             session.stop()
             burst.file = f"trace.{len(self.taken)}.{burst.label}.json"
             if burst.taken:
-                session.export_chrome_trace(str(self._place.folder / burst.file))
+                self._export(session, self._place.folder / burst.file)
         number = len(self.taken)
         if burst.taken:
             self.taken.append(burst)
             self._save()
+            self._after_burst()
         self._replan(burst)
         self._watch.add("P", began, self._watch.now(), number, "stop")
         self._watch.flush()
+
+    def _export(self, session: Any, path: Path) -> None:
+        """Writes the trace. Kineto puts the file's name into the JSON as it is: a quote in it would break the file."""
+        if str(path).isascii() and not set(str(path)) & set('"\\'):
+            session.export_chrome_trace(str(path))
+            return
+        with tempfile.TemporaryDirectory(prefix="gpudoctor-") as folder:
+            session.export_chrome_trace(str(Path(folder) / "trace.json"))
+            shutil.move(Path(folder) / "trace.json", path)
 
     def _replan(self, burst: Burst) -> None:
         if len(burst.taken) == len(burst.compiled) and self._retakes < MAX_RETAKES:

@@ -40,7 +40,7 @@ class InputPipeline:
         watch: Watch,
         files: UserFiles,
         live: Callable[[], bool],
-        before: Callable[[], Callable[[], None]],
+        before: Callable[[], Callable[[], None] | None],
         progress: Callable[[], int],
         epoch_ended: Callable[[int], None],
     ) -> None:
@@ -68,7 +68,7 @@ class InputPipeline:
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(loader, *args, **kwargs)
             if pipeline._live():
-                object.__setattr__(loader, _SITE, pipeline._files.site(sys._getframe(1)))
+                object.__setattr__(loader, _SITE, pipeline._files.site(_outside_of(loader, sys._getframe(1))))
 
         self._patches.set(DataLoader, "__init__", __init__)
 
@@ -138,7 +138,7 @@ class InputPipeline:
         state = iterator.__dict__[_STATE]
         if state["ended"]:  # persistent workers keep one iterator for all epochs
             self._new_epoch(state)
-        after = self._before()
+        after = self._before() or _nothing  # None from a hook that failed and disarmed itself
         self._parts.fetch = self._parts.collate = None
         # the first wait of an epoch starts with the iterator: starting workers is part of it
         started = state.pop("started", None) or self._watch.now()
@@ -162,6 +162,7 @@ class InputPipeline:
             batch_size(batch),
             parts.fetch,
             parts.collate,
+            threading.get_ident(),
         )
         state["position"] += 1
         return batch
@@ -193,6 +194,21 @@ class InputPipeline:
                 pipeline._parts.fetch = time.perf_counter_ns() - begun - spent[0]
 
         self._patches.set(fetcher, "fetch", fetch)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _outside_of(loader: Any, frame: Any) -> Any:
+    """The frame that constructs the loader: constructors of its own subclasses only pass the call on."""
+    while (
+        frame is not None
+        and frame.f_code.co_name == "__init__"
+        and loader in (value for value in list(frame.f_locals.values())[:1] if value is loader)
+    ):
+        frame = frame.f_back
+    return frame
 
 
 def batch_size(batch: Any, depth: int = 0) -> int | None:

@@ -40,6 +40,16 @@ def cuda_initialized() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
+def dropped_prefixes() -> list[str]:
+    """Paths that the profiler drops from file names, in its order (torch/profiler/python_tracer.py)."""
+    try:
+        from torch.profiler import python_tracer
+
+        return [str(prefix) for prefix in python_tracer._prefix_regex()]
+    except (ImportError, AttributeError):
+        return []
+
+
 def trace_formatter() -> Any | None:
     """The formatter that writes the TORCH_TRACE format."""
     from torch._logging import _internal
@@ -56,7 +66,7 @@ def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     disabled: list[Callable[..., Any]] = []
 
     def call(*args: Any) -> Any:
-        if "torch._dynamo.eval_frame" not in sys.modules:
+        if not disabled and not _dynamo_ready():
             return function(*args)
         if not disabled:
             disable = getattr(torch, "_disable_dynamo", None)
@@ -66,6 +76,17 @@ def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 
     as_torch_code(call)
     return call
+
+
+def dynamo_importing() -> bool:
+    """Whether some thread imports Dynamo right now: a profiler session started meanwhile would import it as well."""
+    return "torch._dynamo" in sys.modules and not _dynamo_ready()
+
+
+def _dynamo_ready() -> bool:
+    """Whether Dynamo is imported to the end. Another thread may be importing it: asking for it then can deadlock."""
+    module = sys.modules.get("torch._dynamo")
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
 
 
 def as_torch_code(function: Any) -> Any:

@@ -2,11 +2,11 @@
 
 One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times from the recording's zero:
 
-    ["O", start, end, optimizer, depth]     an optimizer step; depth > 0 when inside a backward call
-    ["S", start, end, optimizer, depth]     a step that GradScaler skipped
-    ["B", start, end]                       a backward call (outermost)
+    ["O", start, end, optimizer, depth, thread]     an optimizer step; depth > 0 when inside a backward call
+    ["S", start, end, optimizer, depth, thread]     a step that GradScaler skipped
+    ["B", start, end, thread]                a backward call (outermost)
     ["T", start, end]                       a step whose end the caller stated
-    ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns]   a batch
+    ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread]   a batch
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
     ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler
@@ -16,6 +16,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -43,6 +44,7 @@ class Watch:
         self._flushed_ns = 0
         self._place = place
         self._file: TextIO | None = None
+        self.failed: str | None = None
 
     @torch_private.as_torch_code  # called where Dynamo looks at every frame
     def now(self) -> int:
@@ -59,6 +61,12 @@ class Watch:
         """Writes what is buffered."""
         if not self._place.claimed:
             return
+        try:
+            self._write()
+        except (OSError, ValueError) as error:  # a full disk or a closed descriptor: the script goes on
+            self._rows, self._file, self.failed = [], None, str(error)
+
+    def _write(self) -> None:
         with self._lock:
             if self._file is None:
                 self._file = (self._place.folder / FILE).open("a", encoding="utf-8")
@@ -71,7 +79,8 @@ class Watch:
         """Writes what is left and closes the file."""
         self.flush()
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def forget(self) -> None:
         """A forked child drops what its parent has not written yet: the parent will."""
@@ -79,4 +88,4 @@ class Watch:
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the log's own."""
-        return self._file is not None and self._file.fileno() == descriptor
+        return self._file is not None and not self._file.closed and self._file.fileno() == descriptor

@@ -157,6 +157,15 @@ def test_a_full_disk_costs_the_recording_not_the_script(check: Callable[..., Che
     assert run.diagnosis["run"]["integrity"]
 
 
+def test_closed_descriptors_cost_the_recording_not_the_script(check: Callable[..., Checked]) -> None:
+    code = train("import os", "step == 20 and epoch == 0 and os.closerange(3, 256)").replace(
+        "range(100000)", "range(2)"
+    )
+    run = check(code + "print('script done', flush=True)\n", "--run-to-end")
+    assert "script done" in run.err
+    assert run.diagnosis["run"]["script_exit"] == 0
+
+
 def test_out_of_memory_in_the_script_is_the_scripts_failure(check: Callable[..., Checked]) -> None:
     code = limited(
         "resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)); hold = []",

@@ -130,20 +130,6 @@ for i in range(12):
     assert run.findings("GD505") == []  # zeros_like fills a new buffer, it zeroes no gradient
 
 
-def test_ranks_that_are_not_recorded_make_the_run_inconclusive(check: Callable[..., Checked]) -> None:
-    code = """import torch, torch.nn as nn, torch.multiprocessing as mp
-def work(rank):
-    net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
-    for i in range(4):
-        opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); opt.step()
-if __name__ == "__main__":
-    mp.spawn(work, nprocs=1)
-"""
-    run = check(code)
-    assert run.code == 4
-    assert run.diagnosis["run"]["steps"] == 0
-
-
 def test_what_is_read_every_tenth_step_is_not_a_finding(check: Callable[..., Checked]) -> None:
     code = """import torch, torch.nn as nn
 net = nn.Linear(8, 1); opt = torch.optim.Adam(net.parameters())
@@ -154,3 +140,99 @@ for i in range(40):
         print(loss.item())
 """
     assert check(code).findings("GD301") == []
+
+
+BREAKS = """import logging, torch, torch.nn as nn
+log = logging.getLogger("x")
+def note(i):
+    log.info("layer %d", i)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__(); self.ls = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+    def forward(self, x):
+        for i, l in enumerate(self.ls):
+            x = l(x).relu()
+            {inside}
+        return x
+net = Net(); opt = torch.optim.SGD(net.parameters(), lr=0.1); model = torch.compile(net, backend="aot_eager")
+{before}
+for i in range(15):
+    opt.zero_grad(); model(torch.randn(4, 8)).square().mean().backward(); opt.step()
+"""
+
+
+def test_a_break_in_a_helper_that_makes_the_whole_model_eager_is_found(check: Callable[..., Checked]) -> None:
+    run = check(BREAKS.format(inside="note(i)", before=""))
+    assert [finding["where"]["line"] for finding in run.findings("GD101")] == [4]
+
+
+def test_a_break_in_validation_only_is_not_one_of_the_step(check: Callable[..., Checked]) -> None:
+    code = """import torch, torch.nn as nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__(); self.l = nn.Linear(8, 8)
+    def forward(self, x):
+        x = self.l(x)
+        if not self.training:
+            print(end="")
+        return x.relu()
+net = Net(); opt = torch.optim.SGD(net.parameters(), lr=0.1); model = torch.compile(net, backend="aot_eager")
+for i in range(24):
+    opt.zero_grad(); model(torch.randn(4, 8)).square().mean().backward(); opt.step()
+    if i == 15:
+        net.eval()
+        with torch.no_grad(): model(torch.randn(4, 8))
+        net.train()
+"""
+    run = check(code)
+    assert run.diagnosis["counters"]["graph_breaks"] == 1
+    assert run.findings("GD101") == []
+
+
+def test_two_breaks_in_a_row_are_both_found(check: Callable[..., Checked]) -> None:
+    code = """import torch, torch.nn as nn
+net = nn.Linear(8, 8); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+@torch.compile(backend="aot_eager")
+def forward(x):
+    y = net(x)
+    print(end="")
+    print(end="")
+    return y * 2
+for i in range(15):
+    opt.zero_grad(); forward(torch.randn(4, 8)).square().mean().backward(); opt.step()
+"""
+    assert [finding["where"]["line"] for finding in check(code).findings("GD101")] == [6, 7]
+
+
+def test_batches_that_a_thread_prefetches_are_no_wait_of_the_loop(check: Callable[..., Checked]) -> None:
+    code = """import queue, threading, time, torch, torch.nn as nn
+from torch.utils.data import DataLoader, Dataset
+class Slow(Dataset):
+    def __len__(self): return 25
+    def __getitem__(self, i): time.sleep(0.002); return torch.randn(64, 64)
+ready = queue.Queue()
+def fill():
+    for batch in DataLoader(Slow(), batch_size=1): ready.put(batch)
+threading.Thread(target=fill).start()
+net = nn.Linear(64, 64); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+time.sleep(0.2)
+for i in range(25):
+    opt.zero_grad(); net(ready.get()).square().mean().backward(); opt.step()
+"""
+    run = check(code)
+    assert run.diagnosis["run"]["steps"] == 25
+    assert run.findings("GD601") == []
+
+
+def test_functions_of_torch_that_pass_a_call_on_leave_the_read_with_the_user(check: Callable[..., Checked]) -> None:
+    code = """import torch, torch.nn as nn
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+ids = torch.tensor([1, 1, 2]); counts = torch.tensor([1, 2, 3])
+for i in range(15):
+    opt.zero_grad(); loss = net(torch.randn(4, 8)).square().mean(); loss.backward(); opt.step()
+    a = torch.unique(ids)
+    b = ids.unique_consecutive()
+    c = torch.repeat_interleave(ids, counts)
+    d = torch.repeat_interleave(ids, 2)
+"""
+    assert [finding["where"]["line"] for finding in check(code).findings("GD301")] == [6, 7, 8]

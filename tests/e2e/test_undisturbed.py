@@ -100,13 +100,27 @@ def test_a_script_that_leaves_through_os_exit_is_diagnosed(check: Callable[..., 
     assert run.diagnosis["run"]["steps"] == 20
 
 
-def test_a_killed_script_leaves_a_readable_recording(check: Callable[..., Checked]) -> None:
-    kill = "sys.stdout.flush()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    run = check(LOOP.replace("range(20)", "range(40)") + kill)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_script_leaves_a_recording_that_still_knows_its_lines(
+    number: int, check: Callable[..., Checked]
+) -> None:
+    kill = f"sys.stdout.flush()\nimport os\nos.kill(os.getpid(), {int(number)})\n"
+    run = check(LOOP.replace("range(20)", "range(40)").replace("opt.step()", "opt.step(); loss.item()") + kill)
     assert run.code == 3
-    assert run.diagnosis["run"]["script_exit"] == -signal.SIGKILL
+    assert run.diagnosis["run"]["script_exit"] == -number
     assert run.diagnosis["run"]["steps"] > 5
     assert any("killed" in note for note in run.diagnosis["run"]["integrity"])
+    assert [finding["where"]["line"] for finding in run.findings("GD301")] == [9]
+
+
+def test_a_python_profiler_of_the_scripts_own_counts_as_under_plain_python(check: Callable[..., Checked]) -> None:
+    code = LOOP.replace(
+        "for i in range(20):", "import cProfile\npr = cProfile.Profile(); pr.enable()\nfor i in range(20):"
+    )
+    code += "pr.disable(); import pstats\nprint('calls', pstats.Stats(pr).total_calls > 100, sys.getprofile())\n"
+    run = check(code, "--run-to-end")
+    assert "calls True None" in run.err
+    assert any("Python profiler" in note for note in run.diagnosis["run"]["integrity"])
 
 
 def test_pickling_from_main_spawned_workers_and_file_names_work_as_under_python(check: Callable[..., Checked]) -> None:
@@ -212,3 +226,58 @@ def test_a_read_only_folder_moves_the_recording_to_the_temporary_folder(tmp_path
     run = gpudoctor("check", "train.py", cwd=tmp_path)
     assert run.code == 0
     assert not (tmp_path / ".gpudoctor").exists()
+
+
+SPELLED = """
+import torch, torch.nn as nn
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(12):
+    loss = net(torch.randn(4, 8)).square().mean(); opt.zero_grad(); loss.backward(); opt.step()
+    loss.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cwd", "words"),
+    [
+        (".", ("./train.py",)),
+        (".", ("sub/../train.py",)),
+        ("sub", ("../train.py",)),
+        (".", ("link.py",)),
+        (".", ("größe.py",)),
+        (".", ("with space's.py",)),
+        (".", ("--", sys.executable, "./train.py")),
+        (".", ("--", sys.executable, "-P", "train.py")),
+    ],
+)
+def test_findings_do_not_depend_on_how_the_script_is_named(cwd: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    for name in ("train.py", "größe.py", "with space's.py"):
+        (tmp_path / name).write_text(SPELLED)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.py").symlink_to("train.py")
+    run = gpudoctor("check", "--output-format", "json", *words, cwd=tmp_path / cwd)
+    assert run.code == 0, run.err
+    assert [finding["where"]["line"] for finding in run.findings("GD301")] == [6]
+
+
+def test_a_folder_with_quotes_in_its_name_is_recorded(tmp_path: Path) -> None:
+    folder = tmp_path / 'a "quoted\\ folder'
+    folder.mkdir()
+    (folder / "train.py").write_text(SPELLED)
+    run = gpudoctor("check", "--output-format", "json", "train.py", cwd=folder)
+    assert [finding["where"]["line"] for finding in run.findings("GD301")] == [6]
+
+
+def test_a_script_that_edits_itself_is_shown_as_it_ran(check: Callable[..., Checked]) -> None:
+    edit = "import pathlib\ntext = pathlib.Path(__file__).read_text()\npathlib.Path(__file__).write_text('\\n' * 5 + text)\n"
+    (finding,) = check(SPELLED + edit).findings("GD301")
+    assert [line["text"].strip() for line in finding["excerpt"] if line["culprit"]] == ["loss.item()"]
+
+
+def test_float64_that_was_asked_for_is_accepted(check: Callable[..., Checked]) -> None:
+    code = SPELLED.replace("net = ", "torch.set_default_dtype(torch.float64); net = ").replace(
+        "Linear(8, 1)", "Linear(8, 512)"
+    )
+    findings = check(code).findings("GD406")
+    assert all(finding["accepted"] and "train.py:3" in finding["accepted"] for finding in findings)
+    assert findings

@@ -182,8 +182,14 @@ def test_device_activities_are_tied_to_their_operator_and_copies_say_their_direc
                 "kernel",
                 **{"External id": 12, "device": 0, "stream": 7, "correlation": 4},
             ),
+            event("aten::to", 390, 50),
+            event("aten::copy_", 392, 40, **{"External id": 13}),
             event(
-                "Memcpy HtoD (Pageable -> Device)", 400, 30, "gpu_memcpy", **{"bytes": "4096", "device": 0, "stream": 7}
+                "Memcpy HtoD (Pageable -> Device)",
+                400,
+                30,
+                "gpu_memcpy",
+                **{"External id": 13, "bytes": "4096", "device": 0, "stream": 7},
             ),
         ],
     )
@@ -198,6 +204,7 @@ def test_device_activities_are_tied_to_their_operator_and_copies_say_their_direc
         True,
     )
     assert list(profile.table("steps")["step"]) == [3]
+    assert list(profile.table("ops")["phase"]) == ["forward", "transfer", "transfer"]
     assert not profile.measured("batches")
 
 

@@ -53,7 +53,13 @@ def _arm() -> None:
 
         start.install(os.environ["GPUDOCTOR_RECORDING"])
     except Exception as error:
-        sys.stderr.write(f"gpudoctor: this run is not recorded: {error!r}\n")
+        reason = f"the recorder could not be loaded beside the script: {error!r}"
+        sys.stderr.write(f"gpudoctor: {reason}\n")
+        try:
+            with open(os.path.join(os.environ["GPUDOCTOR_RECORDING"], "unarmed.txt"), "w", encoding="utf-8") as file:
+                file.write(reason)
+        except OSError:  # said on standard error already
+            pass
     finally:
         if added:
             sys.path.remove(home)
