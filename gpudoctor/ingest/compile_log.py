@@ -242,8 +242,8 @@ def _reason(said: str) -> dict[str, Any]:
         lines = lines[1:]
     texts: dict[str, list[str]] = {}
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
-        text = text.partition("*** While handling this graph break")[0]
-        texts.setdefault(kind, []).append(re.sub(r"\s+", " ", text).strip())
+        said_once = text.partition("*** While handling this graph break")[0]
+        texts.setdefault(kind, []).append(re.sub(r"\s+", " ", said_once).strip())
     explanation = " ".join(texts.get("Explanation", []))
     # Dynamo goes on with a listing of its graph, which repeats the user's line
     explanation = re.sub(r"\s*The branch condition involves.*", "", explanation)
