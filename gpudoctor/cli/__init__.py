@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 import gpudoctor
 from gpudoctor.cli import analyze, check, env
 from gpudoctor.cli.explain import explain
+from gpudoctor.cli.output import discard, open_closed_streams, say
 from gpudoctor.cli.rules import app as rules_app
 from gpudoctor.errors import ExitCode, GpuDoctorError
 
@@ -27,6 +29,10 @@ app.command("analyze", help=analyze.HELP)(analyze.analyze)
 app.command("explain")(explain)
 app.command("env", help=env.HELP)(env.env)
 app.add_typer(rules_app, name="rules")
+
+
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC)))
+"""Errors of writing that are the machine's, not ours."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -48,7 +54,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line and exits with the code that the command, or the error, calls for."""
-    _open_closed_streams()
+    open_closed_streams()
     try:
         code = app(standalone_mode=False)
     except GpuDoctorError as error:
@@ -57,30 +63,39 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("interrupted")
         code = 130
-    except BrokenPipeError:  # the reader of our output has gone: nothing is left to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.CLEAN
+    except BrokenPipeError:
+        code = _reader_gone()
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        code = _reader_gone()  # typer and rich make an exit with 1 of it, which is our code for findings
+    except OSError as error:
+        code = _no_room(error) if error.errno in _NO_ROOM and error.filename is None else _unexpected(error)
     except Exception as error:
         code = _unexpected(error)
     sys.exit(int(code or 0))
 
 
-def _open_closed_streams() -> None:
-    """Puts the null device where a standard stream is closed, or the next file opened would take its place."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+def _reader_gone() -> int:
+    """Nothing is left to say. Commands whose exit code says more write with `standard_output()`."""
+    discard(sys.__stdout__)
+    return ExitCode.CLEAN
+
+
+def _no_room(error: OSError) -> int:
+    discard(sys.__stdout__)
+    _say(f"nothing more can be written ({error.strerror}); make room, or write elsewhere")
+    return ExitCode.ERROR
 
 
 def _unexpected(error: Exception) -> int:
     """Usage errors of the command line parser show themselves; everything else is an error of ours."""
     show = getattr(error, "show", None)
     if callable(show):
-        show()
+        try:
+            show()
+        except OSError:
+            discard(sys.stderr)
         return int(getattr(error, "exit_code", ExitCode.ERROR))
     if type(error).__name__ == "Abort":
         _say("interrupted")
@@ -92,4 +107,4 @@ def _unexpected(error: Exception) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"gpudoctor: {text}\n")
+    say(f"gpudoctor: {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, configuration
+from gpudoctor.errors import UsageError
 
 HELP = """Run a training script under observation and say what is slow in it.
 
@@ -70,6 +72,8 @@ def check(
     from gpudoctor.recorder.options import Options
 
     # everything that can be wrong on our side is looked at before the script is started
+    if budget is not None and not math.isfinite(budget):
+        raise UsageError(f"--budget is {budget}; give seconds, or --run-to-end for no bound")
     what = parse_target(target or [], module)
     config = configuration(select, ignore, preview, fail_on)
     from gpudoctor.engine.rulefile import load_rules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -74,9 +73,10 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
     The path goes to standard error when standard output is JSON.
 
     Raises:
-        UsageError: the report cannot be written there.
+        UsageError: the report cannot be written there, or standard output takes nothing.
     """
     from gpudoctor import reporters
+    from gpudoctor.cli.output import say, standard_output
     from gpudoctor.errors import UsageError
 
     if report is not None:
@@ -85,16 +85,17 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
             report.write_text(reporters.render("html", diagnosis), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{report}: the report cannot be written ({error.strerror or error})") from None
-    if shape is OutputFormat.FULL:
-        from gpudoctor.reporters import console
+    with standard_output() as stream:
+        if shape is OutputFormat.FULL:
+            from gpudoctor.reporters import console
 
-        console.print_report(diagnosis, sys.stdout)
-    else:
-        sys.stdout.write(reporters.render(shape.value, diagnosis))
-    sys.stdout.flush()
-    if report is not None:
-        stream = sys.stderr if shape is OutputFormat.JSON else sys.stdout
-        stream.write(f"{_shown(report)}\n")
+            console.print_report(diagnosis, stream)
+        else:
+            stream.write(reporters.render(shape.value, diagnosis))
+        if report is not None and shape is not OutputFormat.JSON:
+            stream.write(f"{_shown(report)}\n")
+    if report is not None and shape is OutputFormat.JSON:
+        say(_shown(report))
 
 
 def _shown(path: Path) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpudoctor.cli.output import standard_output
+
 if TYPE_CHECKING:
     from gpudoctor.engine.rule import Rule
 
@@ -76,10 +78,12 @@ def test_rules(
     for rule in rules:
         failures = check_rule(rule)
         failed += bool(failures)
-        typer.echo(f"{rule.id} {rule.name}: {'failed' if failures else f'ok, {len(rule.examples)} examples'}")
-        for failure in failures:
-            typer.echo(f"  {failure.file}{f':{failure.line}' if failure.line else ''}: {failure.reason}")
-    typer.echo(f"{len(rules) - failed} of {len(rules)} rules passed")
+        lines = [f"{rule.id} {rule.name}: {'failed' if failures else f'ok, {len(rule.examples)} examples'}"]
+        lines += [
+            f"  {failure.file}{f':{failure.line}' if failure.line else ''}: {failure.reason}" for failure in failures
+        ]
+        _print(lines)
+    _print([f"{len(rules) - failed} of {len(rules)} rules passed"])
     if failed:
         raise typer.Exit(ExitCode.ERROR)
 
@@ -134,6 +138,11 @@ def docs(
         path.write_text(page, encoding="utf-8")
     elif not path.is_file() or path.read_text(encoding="utf-8") != page:
         raise UsageError(f"{path} does not match the rule files; run `gpudoctor rules docs` and commit the page")
+
+
+def _print(lines: list[str]) -> None:
+    with standard_output() as stream:  # the exit code says what failed, whether somebody reads on or not
+        stream.writelines(f"{line}\n" for line in lines)
 
 
 def _known_rules() -> tuple[Rule, ...]:

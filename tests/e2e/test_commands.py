@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.resources import rules_dir
 from tests.e2e.conftest import SAMPLES, Checked, environment, gpudoctor
 
 HEAVY = {"torch", "pandas", "duckdb", "pyarrow", "numpy", "libcst"}
@@ -65,6 +68,8 @@ def test_analyze_reads_a_bare_trace(check: Callable[..., Checked]) -> None:
         (("check", "train.py", "--lr", "1"), "--lr"),
         (("check", "--select", "GD999", "train.py"), "GD999"),
         (("check", "--budget", "-1", "train.py"), "budget"),
+        (("check", "--budget", "nan", "train.py"), "budget"),
+        (("check", "--budget", "inf", "train.py"), "--run-to-end"),
         (("check", "no-such-program-anywhere"), "cannot be started"),
         (("analyze", "nowhere"), "no such file or folder"),
         (("analyze", "."), "recording.json"),
@@ -86,6 +91,95 @@ def test_fail_on_decides_the_exit_code(check: Callable[..., Checked]) -> None:
     sick = check(SAMPLES / "graph-break" / "train.py").recording
     for limit, code in (("error", 0), ("warning", 1), ("info", 1), ("never", 0)):
         assert gpudoctor("analyze", "--fail-on", limit, str(sick), cwd=sick).code == code
+
+
+def shell(script: str, folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Runs a script of the shell in which `$GPUDOCTOR` is the command with these words; its code is `$code`'s."""
+    command = shlex.join((sys.executable, "-m", "gpudoctor", *map(str, words)))
+    return subprocess.run(
+        ["bash", "-c", script.replace("$GPUDOCTOR", command)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+needs_shell = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash to redirect the streams")
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full (Linux)")
+GONE = "$GPUDOCTOR | true; exit ${PIPESTATUS[0]}"
+"""The reader has gone, or goes before it read anything."""
+
+
+@needs_shell
+@pytest.mark.parametrize("shape", ["full", "concise", "json"])
+@pytest.mark.parametrize(("limit", "code"), [("never", 0), ("warning", 1)])
+def test_a_reader_that_has_gone_does_not_change_the_exit_code(
+    check: Callable[..., Checked], shape: str, limit: str, code: int
+) -> None:
+    sick = check(SAMPLES / "graph-break" / "train.py").recording
+    run = shell(GONE, sick, "analyze", "--output-format", shape, "--fail-on", limit, sick)
+    assert run.returncode == code
+    assert run.stderr.splitlines() == (["report.html"] if shape == "json" else [])
+
+
+@needs_shell
+@pytest.mark.parametrize("words", [("rules", "list"), ("explain", "GD101"), ("--help",), ("rules", "test", "GD101")])
+def test_commands_without_findings_exit_with_0_when_the_reader_has_gone(words: tuple[str, ...], tmp_path: Path) -> None:
+    run = shell(GONE, tmp_path, *words)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+@needs_shell
+def test_failed_rule_tests_exit_with_2_when_the_reader_has_gone(tmp_path: Path) -> None:
+    text = (rules_dir() / "GD101-graph-break.md").read_text(encoding="utf-8")
+    (tmp_path / "GD101-graph-break.md").write_text(text.replace("expect=2", "expect=3"), encoding="utf-8")
+    run = shell(GONE, tmp_path, "rules", "test", "GD101-graph-break.md")
+    assert (run.returncode, run.stderr) == (2, "")
+
+
+@needs_shell
+@needs_full
+def test_a_full_disk_under_standard_output_is_one_line_and_exit_code_2(check: Callable[..., Checked]) -> None:
+    sick = check(SAMPLES / "graph-break" / "train.py").recording
+    run = shell("$GPUDOCTOR > /dev/full", sick, "analyze", sick)
+    assert run.returncode == 2
+    assert run.stderr == "gpudoctor: standard output cannot be written (No space left on device)\n"
+
+
+@needs_shell
+@needs_full
+@pytest.mark.parametrize("words", [("rules", "list"), ("explain", "GD101"), ("--help",), ("rules", "test", "GD101")])
+def test_no_command_shows_a_traceback_on_a_full_disk(words: tuple[str, ...], tmp_path: Path) -> None:
+    run = shell("$GPUDOCTOR > /dev/full", tmp_path, *words)
+    assert run.returncode == 2
+    assert "No space left on device" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert shell("$GPUDOCTOR 2> /dev/full", tmp_path, "analyze", "nowhere").returncode == 2
+    assert shell("$GPUDOCTOR 2> /dev/full", tmp_path, "frobnicate").returncode == 2
+
+
+@needs_shell
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_do_no_harm(check: Callable[..., Checked], closed: str) -> None:
+    sick = check(SAMPLES / "graph-break" / "train.py").recording
+    (sick / "report.html").unlink(missing_ok=True)
+    run = shell(f"$GPUDOCTOR {closed}", sick, "analyze", "--fail-on", "warning", sick)
+    assert (run.returncode, run.stderr) == (1, "")
+    assert (sick / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@needs_shell
+def test_a_script_gets_streams_that_are_open_where_ours_are_closed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, stat\n"
+        "kinds = [stat.S_ISCHR(os.fstat(i).st_mode) for i in (0, 1, 2)]\n"
+        "open('kinds.txt', 'w').write(str(kinds))\n"
+    )
+    shell("$GPUDOCTOR <&- >&- 2>&-", tmp_path, "check", "train.py")
+    assert (tmp_path / "kinds.txt").read_text() == "[True, True, True]"
 
 
 def test_a_wrong_key_in_pyproject_stops_before_the_script_runs(tmp_path: Path) -> None:

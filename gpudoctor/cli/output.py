@@ -1,0 +1,63 @@
+"""Writes to the standard streams when they may have no reader, no room, or not be open at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from gpudoctor.errors import UsageError
+
+
+@contextmanager
+def standard_output() -> Iterator[TextIO]:
+    """Standard output, for a block that writes to it; flushed at its end.
+
+    A reader that has gone (`| head`) is no error: the rest goes nowhere, and the exit code is what it would have been.
+
+    Raises:
+        UsageError: what was written cannot be kept, e.g. on a full disk.
+    """
+    stream = sys.stdout
+    try:
+        yield stream
+        stream.flush()
+    except BrokenPipeError:
+        discard(stream)
+    except OSError as error:
+        discard(stream)
+        raise UsageError(f"standard output cannot be written ({error.strerror or error})") from None
+
+
+def say(text: str) -> None:
+    """Writes a line to standard error, where there is one that takes it."""
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO | None) -> None:
+    """Sends nowhere what a stream still holds, so that the interpreter's own flush at the end has no complaint."""
+    with suppress(OSError, ValueError, AttributeError):  # no stream, or one without a descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())  # type: ignore[union-attr]
+        os.close(null)
+
+
+def open_closed_streams() -> None:
+    """Puts the null device where a standard stream is closed, or the next file opened would take its place."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            os.set_inheritable(number, True)  # a script that is started gets it as well
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
