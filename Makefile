@@ -40,8 +40,8 @@ docs: $(VENV)/.dev ## regenerate docs/rules.md and docs/diagnosis.schema.json
 	@$(BIN)/gpudoctor rules docs
 	@$(BIN)/python scripts/diagnosis_schema.py
 
-screenshot: $(VENV)/.dev browser ## docs/report.png from a fresh demo report
-	@report=$$($(BIN)/gpudoctor check $(DEMO) | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png
+screenshot: $(VENV)/.dev browser ## docs/report.png from a fresh report on a sample
+	@report=$$($(BIN)/gpudoctor check samples/loader-stall/train.py | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png
 
 clean: ## remove .venv, recordings, caches and build output
 	rm -rf $(VENV) .gpudoctor build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -268,7 +268,7 @@ class Agent:
             self.done = True
             return
         parts: list[tuple[str, Callable[[], None]]] = [
-            ("the last profiler burst", self.bursts.stop),
+            ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),
             ("the compile log", self.compiles.flush),
             ("the lines of operators", self.save_lines),

@@ -67,6 +67,7 @@ class Bursts:
         self._range: Any = None
         self._foreign: set[int] = set()
         self._retakes = 0
+        self._closed = False
         self.taken: list[Burst] = []
         self.notes: list[str] = []
         self._yield_to_foreign_sessions(patches)
@@ -219,7 +220,14 @@ class Bursts:
         patches.set(session, "_prepare_trace", _prepare_trace)
         patches.set(session, "__exit__", __exit__)
 
+    def close(self) -> None:
+        """Ends the running burst; sessions that begin later are nobody's concern."""
+        self.stop()
+        self._closed = True
+
     def _foreign_begins(self, session: Any) -> None:
+        if self._closed:
+            return
         if not self._foreign and not any("own profiler" in note for note in self.notes):
             self.notes.append("the script's own profiler ran: gpudoctor profiled only when it did not")
         self.abandon()
