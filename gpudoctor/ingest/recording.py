@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from pathlib import Path
@@ -37,11 +38,16 @@ def load(recording: Recording) -> Profile:
     cached = _from_cache(cache, recording)
     if cached is not None:
         return cached
+    collecting = gc.isenabled()
+    gc.disable()  # hundreds of thousands of rows and no cycles: the collector would walk them again and again
     try:
         made = _build(recording, recording.ranks[0])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         what = f"{recording.path}: the recording is damaged ({type(error).__name__}: {error}); record the run again"
         raise InputError(what) from error
+    finally:
+        if collecting:
+            gc.enable()
     _to_cache(cache, made)
     return made
 
