@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
 
     if _running:
         raise UsageError(f"a recording is running already ({_running[0].path.name}); end it first")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Kineto prints its own progress otherwise
     cwd = Path.cwd()
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     manifest = {

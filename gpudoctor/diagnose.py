@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import gpudoctor
 from gpudoctor.config import Config
@@ -37,16 +38,53 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     outcome = run_rules(profile, rules, run=run, config=config)
     if not run.steps:  # silence about a step that was not seen is no pass
         outcome = _without_steps(outcome)
+    shaky = _unstable(run)
+    findings = outcome.findings
+    if shaky is not None:
+        run = replace(run, integrity=(*run.integrity, shaky))
+        findings = tuple(map(_at_most_warning, findings))
+    judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
-        verdict=_verdict(run, outcome.findings, len(outcome.passed)),
+        verdict=_verdict(run, findings, judged),
         budget=_budget(profile),
         counters=_counters(profile),
-        findings=outcome.findings,
+        findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,
         step_times=_step_times(profile),
         gpudoctor=gpudoctor.__version__,
+    )
+
+
+MAX_SPREAD = 0.25
+"""Median deviation of the unprofiled steps, as a share of their median, beyond which their times say little: a quiet
+machine shows 1 to 5 %, another busy process 20 % and more."""
+
+PROFILED_RANGE = (0.67, 4.0)
+"""Lightly profiled step over unprofiled step: below, something else slowed the unprofiled ones; above, the profiled ones
+(a light profiler has cost up to 1.0 of a step of half a millisecond, and less of longer ones)."""
+
+
+def _at_most_warning(finding: Finding) -> Finding:
+    return replace(finding, severity="warning") if finding.saving and finding.severity == "error" else finding
+
+
+def _unstable(run: Run) -> str | None:
+    """Why the times of this run are not to be trusted; None when they are."""
+    if run.step_ns is None or run.step_ns == 0:
+        return None
+    spread = (run.step_spread_ns or 0) / run.step_ns
+    if spread > MAX_SPREAD:
+        said = f"unprofiled steps differ by {format_share(spread)} of their median"
+    elif run.profiled_step_ns is not None and not (
+        PROFILED_RANGE[0] <= run.profiled_step_ns / run.step_ns <= PROFILED_RANGE[1]
+    ):
+        said = f"a step takes {format_ns(run.step_ns)}, but {format_ns(run.profiled_step_ns)} under the light profiler"
+    else:
+        return None
+    return (
+        f"the timing is unstable ({said}): other work on the machine, or steps that differ; check again before acting"
     )
 
 
@@ -144,7 +182,7 @@ def _step_times(profile: Profile) -> tuple[StepTime, ...]:
     )
 
 
-def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
+def _verdict(run: Run, findings: Sequence[Finding], judged: int) -> str:
     """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
     if not run.steps:
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
@@ -155,7 +193,10 @@ def _verdict(run: Run, findings: Sequence[Finding], passed: int) -> str:
     )
     live = [finding for finding in findings if finding.accepted is None]
     if not live:
-        return f"{time} Nothing found by the {plural(passed, 'rule')} that could be judged."
+        if not judged:
+            return f"{time} No rule could be judged on this run."
+        found = "Nothing that counts was" if findings else "Nothing was"
+        return f"{time} {found} found by the {plural(judged, 'rule')} that could be judged."
     priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
     if not priced:
         return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."

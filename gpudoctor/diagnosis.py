@@ -35,6 +35,9 @@ class Location:
     module: str | None = None
     role: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Saving:

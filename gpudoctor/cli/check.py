@@ -77,10 +77,10 @@ def check(
     what = parse_target(target or [], module)
     config = configuration(select, ignore, preview, fail_on)
     from gpudoctor.engine.rulefile import load_rules
-    from gpudoctor.engine.run import select_rules
+    from gpudoctor.engine.run import check_config
 
     rules = load_rules(config.rule_dirs)
-    select_rules(rules, config)
+    check_config(rules, config)
     options = Options(
         root=str(Path.cwd()),
         budget_s=budget or config.budget_s or DEFAULT_BUDGET_S,

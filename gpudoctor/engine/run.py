@@ -73,6 +73,8 @@ def diagnose(
             not_measured.append(missing)
             continue
         if rule.status == "preview" and not config.preview:
+            how = "run with `--preview`, or set `preview = true` in [tool.gpudoctor]"
+            not_measured.append(NotMeasured(rule.id, rule.name, "it is a preview rule, and those are off", how))
             continue
         try:
             rows = sandbox.query(rule.sql, rule.tables, thresholds[rule.id], f"{rule.id} ({rule.path.name})")
@@ -111,6 +113,16 @@ def select_rules(rules: Sequence[Rule], config: Config) -> tuple[Rule, ...]:
         and not any(_fits(word, rule) for word in config.ignore)
     ]
     return tuple(sorted(chosen, key=lambda rule: rule.id))
+
+
+def check_config(rules: Sequence[Rule], config: Config) -> None:
+    """Checks that the configuration names only rules and thresholds that exist, before anything is run.
+
+    Raises:
+        UsageError: it does not.
+    """
+    select_rules(rules, config)
+    _thresholds(rules, config)
 
 
 def _fits(word: str, rule: Rule) -> bool:

@@ -28,7 +28,7 @@ _GAPS_UP_TO = 100
 """Bars that stand apart; more would leave gaps narrower than a pixel."""
 
 _LABELLED_CUTS = 6
-_LABEL_ROOM = 13.0
+_LABEL_ROOM = 17.0
 """Per cent of the width that the label of a cut bar needs in a narrow window."""
 
 _KINDS = ("bare", "light", "detail", "disturbed")
