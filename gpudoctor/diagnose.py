@@ -62,8 +62,8 @@ MAX_SPREAD = 0.25
 machine shows 1 to 5 %, another busy process 20 % and more."""
 
 PROFILED_RANGE = (0.67, 4.0)
-"""Lightly profiled step over unprofiled step: below, something else slowed the unprofiled ones; above, the profiled ones
-(a light profiler has cost up to 1.0 of a step of half a millisecond, and less of longer ones)."""
+"""Lightly profiled step over unprofiled step. Below, something else slowed the unprofiled ones; above, the profiled
+ones: a light profiler adds up to its own length to a step of half a millisecond, and less to longer ones."""
 
 
 def _at_most_warning(finding: Finding) -> Finding:
