@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from gpudoctor.ingest import compile_log
 from gpudoctor.userfiles import UserFiles
 
-FILES = UserFiles("/work", foreign=["/usr/lib/"], here=False)
+FILES = UserFiles("/proj", foreign=["/usr/lib/"], here=False)
 
-BREAK = """Graph break in user code at /work/model.py:20
+BREAK = """Graph break in user code at /proj/model.py:20
 Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
 Unsupported Tensor.item() call with capture_scalar_outputs=False
   Explanation: Dynamo does not support tracing `Tensor.item()`.
@@ -25,11 +25,11 @@ Unsupported Tensor.item() call with capture_scalar_outputs=False
  For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0124.html
 
 User code traceback:
-  File "/work/train.py", line 43, in <module>
+  File "/proj/train.py", line 43, in <module>
     main()
   File "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1778, in _wrapped_call_impl
     return self._call_impl(*args, **kwargs)
-  File "/work/model.py", line 20, in forward
+  File "/proj/model.py", line 20, in forward
     stats = l2.item()
 """
 
@@ -45,7 +45,7 @@ def test_a_graph_break_gives_line_reason_hints_and_id() -> None:
 
 def test_a_break_inside_the_optimizer_belongs_to_the_users_line_and_says_whose_code_broke() -> None:
     text = BREAK.replace(
-        '  File "/work/model.py", line 20, in forward\n    stats = l2.item()\n',
+        '  File "/proj/model.py", line 20, in forward\n    stats = l2.item()\n',
         '  File "/venv/lib/python3.11/site-packages/torch/optim/optimizer.py", line 79, in _use_grad\n    f()\n',
     )
     row = compile_log.parse_graph_break(text, FILES)
@@ -105,7 +105,7 @@ def test_records_are_joined_into_one_row_a_compilation(tmp_path: Path) -> None:
     log = tmp_path / "log"
     metrics = {
         "co_name": "forward",
-        "co_filename": "/work/model.py",
+        "co_filename": "/proj/model.py",
         "co_firstlineno": 16,
         "start_time": 2.0,
         "duration_us": 500_000,
@@ -115,7 +115,7 @@ def test_records_are_joined_into_one_row_a_compilation(tmp_path: Path) -> None:
         "fail_reason": None,
     }
     log.write_text(
-        record({"str": ["/work/train.py", 3]})
+        record({"str": ["/proj/train.py", 3]})
         + record(
             {
                 "dynamo_start": {
