@@ -202,11 +202,10 @@ def _nothing() -> None:
 
 def _outside_of(loader: Any, frame: Any) -> Any:
     """The frame that constructs the loader: constructors of its own subclasses only pass the call on."""
-    while (
-        frame is not None
-        and frame.f_code.co_name == "__init__"
-        and loader in (value for value in list(frame.f_locals.values())[:1] if value is loader)
-    ):
+    while frame is not None and frame.f_code.co_name == "__init__":
+        own = next(iter(frame.f_locals.values()), None)  # a constructor's first argument
+        if own is not loader:
+            break
         frame = frame.f_back
     return frame
 
