@@ -33,7 +33,7 @@ for i in range(60):
 def main() -> None:
     """Prints one line a run and the medians."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
     repeats = parser.parse_args().repeats
     for width in (64, 128, 256):
         ratios = []

@@ -27,6 +27,7 @@ from gpudoctor.recorder.watch import Watch
 
 FILE = "bursts.json"
 MAX_RETAKES = 5  # a script that compiles in every step never gives a clean burst: then say so, do not try for ever
+LIGHT_GAP = 5  # steps between the two light bursts: light and bare steps then tell of the same stretch of the run
 MAX_DETAIL_OPS = 50_000  # operators a step; 100,000 with stacks took 3.6 GB and a 455 MB file
 SLOW_STEP_NS = 300_000_000  # only a step this long can hold so many operators: it is counted in a light step first
 
@@ -38,6 +39,7 @@ class Burst:
     Attributes:
         label: light (no options: for times) or detail (stacks, shapes: for attribution).
         steps: how many steps it shall hold.
+        after: how many steps shall pass without a profiler before it.
         file: exported trace, relative to the rank's folder.
         taken: numbers of the steps inside, in order.
         compiled: those of them in which something compiled.
@@ -46,6 +48,7 @@ class Burst:
 
     label: str
     steps: int
+    after: int = 0
     file: str = ""
     taken: list[int] = field(default_factory=list)
     compiled: list[int] = field(default_factory=list)
@@ -61,7 +64,8 @@ class Bursts:
         self._place, self._watch, self._marks = place, watch, marks
         self._after_burst = after_burst
         # detail first: a script that stops after four steps still gets its lines
-        self._plan = [Burst("detail", 2), Burst("light", 3)]
+        self._plan = [Burst("detail", 2), Burst("light", 3), Burst("light", 3, after=LIGHT_GAP)]
+        self._waited = 0
         self._running: Burst | None = None
         self._session: Any = None
         self._range: Any = None
@@ -91,6 +95,9 @@ class Bursts:
         """Starts the next planned burst with step number `step`; `step_ns` is the last step's time."""
         if not self._plan or self._foreign or torch_private.profiler_running() or torch_private.dynamo_importing():
             return
+        if self._waited < self._plan[0].after:
+            self._waited += 1
+            return
         if step_ns > SLOW_STEP_NS and self._plan[0].label == "detail" and not self.taken:
             self._plan.insert(0, Burst("light", 1))
         began = self._watch.now()
@@ -103,7 +110,7 @@ class Bursts:
             warnings.simplefilter("ignore")
             self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
             self._session.start()
-        self._running = self._plan.pop(0)
+        self._running, self._waited = self._plan.pop(0), 0
         self._watch.add("P", began, self._watch.now(), len(self.taken), "start")
         if burst.label == "detail":
             self._marks.start()
@@ -185,7 +192,7 @@ class Bursts:
         if self.taken or self._running is not None or self._foreign:
             self._plan = []
         self._running = self._session = self._range = None
-        self.taken, self.notes, self._foreign, self._retakes = [], [], set(), 0
+        self.taken, self.notes, self._foreign, self._retakes, self._waited = [], [], set(), 0, 0
 
     def abandon(self) -> None:
         """Drops the running burst and plans it again: its steps were cut wrongly, or another profiler starts."""
