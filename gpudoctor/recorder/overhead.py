@@ -18,8 +18,8 @@ RUNS = 8  # runs in a row; the first two after a session starts or stops pay for
 def event_cost_ns() -> int:
     """Nanoseconds that a light profiler adds to one operator call on this machine.
 
-    Fastest recorded run less fastest bare one (other work on the machine only ever slows a run). Measured on a small network's forward and backward pass: tiny tensors of its own, no random numbers, nothing of the
-    script's touched.
+    Fastest recorded run less fastest bare one (other work on the machine only ever slows a run) of a small network's
+    forward and backward pass: tiny tensors of its own, no random numbers, nothing of the script's touched.
     """
     with warnings.catch_warnings(), torch.enable_grad(), torch.autocast("cpu", enabled=False):
         warnings.simplefilter("ignore")
