@@ -69,4 +69,4 @@ def _operators(run: Callable[[], int]) -> int:
     session.start()
     run()
     session.stop()
-    return len(session.events() or [])
+    return len(session.events() or [])  # type: ignore[no-untyped-call]
