@@ -6,8 +6,9 @@ A column holds `numbers.MISSING` (integers), -1 (codes) or NaN (floats) where an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -96,16 +97,6 @@ class Table:
     def take(self, rows: NDArray[Any]) -> Table:
         """The rows that an index array or a mask picks."""
         return Table({name: column[rows] for name, column in self.columns.items()})
-
-
-_Get = Callable[[Args], Any]
-
-
-def _arg(name: str) -> _Get:
-    def get(args: Args) -> Any:
-        return getattr(args, name)
-
-    return get
 
 
 _INT_ARGS: dict[str, tuple[str, ...]] = {
@@ -201,7 +192,7 @@ class Columns:
                 columns = self._common(memory, None)
                 arguments = [e.args or _NO_ARGS for e in memory]
                 for name in MEMORY:
-                    columns[name] = numbers.integers([getattr(a, name) for a in arguments])
+                    columns[name] = numbers.integers(list(map(attrgetter(name), arguments)))
                 self._store("memory", columns)
         elif phase == "M":
             for event in events:
@@ -235,13 +226,13 @@ class Columns:
         columns["category"] = np.full(len(events), self.categories[category], np.int32)
         arguments = [e.args or _NO_ARGS for e in events]
         for name in _INT_ARGS.get(group, ()):
-            columns[name] = numbers.integers([getattr(a, name) for a in arguments])
+            columns[name] = numbers.integers(list(map(attrgetter(name), arguments)))
         if "external" in columns:
             self._old_spelling(columns, arguments)
         for name in _FLOAT_ARGS.get(group, ()):
-            columns[name] = numbers.floats([getattr(a, name) for a in arguments])
+            columns[name] = numbers.floats(list(map(attrgetter(name), arguments)))
         for name in _TEXT_ARGS.get(group, ()):
-            columns[name] = self.texts.texts([getattr(a, name) for a in arguments])
+            columns[name] = self.texts.texts(list(map(attrgetter(name), arguments)))
         if group == "ops":
             old = [a.dims_old for a in arguments]
             columns["dims"] = np.where(columns["dims"] < 0, self.texts.texts(old), columns["dims"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 MISSING = np.iinfo(np.int64).min
 """Stands for an integer that the trace does not give."""
 
-_MAX_DIGITS = 15  # digits before the point that cannot overflow int64 nanoseconds; more go the slow way
+_MAX_DIGITS = 16  # digits before the point, the first below 9, that cannot overflow int64 nanoseconds
 _DECIMALS = 3  # nanoseconds
 _LIMIT = 2**63 - 1
 _TEXT_BYTES = 32  # a longer text is no time as any tool writes it; it goes the slow way
@@ -53,7 +53,8 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
         after = np.where(is_point, np.int8(0), after)
         odd |= ~(is_digit | is_point | (char == 0)) & ~(negative & (column == 0))
     decimals = np.clip(after, 0, _DECIMALS).astype(np.int64)
-    odd |= (lengths == 0) | (lengths - decimals > _MAX_DIGITS)
+    before = lengths - decimals
+    odd |= (lengths == 0) | (before > _MAX_DIGITS) | ((before == _MAX_DIGITS) & ((digits[:, 0] == _NINE) | negative))
     made: NDArray[np.int64] = np.where(negative, -whole, whole) * 10 ** (_DECIMALS - decimals)
     for row in np.flatnonzero(odd):
         made[row] = exact(texts[row])
