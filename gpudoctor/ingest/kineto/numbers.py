@@ -105,10 +105,7 @@ def integer(value: object) -> int:
 def floats(values: Sequence[object]) -> NDArray[np.float64]:
     """Floats of any JSON values; NaN for what is none."""
     return np.fromiter(
-        (
-            float(value) if isinstance(value, int | float) and value != MISSING else np.nan
-            for value in values
-        ),
+        (float(value) if isinstance(value, int | float) and value != MISSING else np.nan for value in values),
         np.float64,
         len(values),
     )
