@@ -1,4 +1,4 @@
-"""Reads Kineto traces (Chrome trace JSON, plain or gzip) as a stream: bounded memory, exact times, nothing lost silently.
+"""Reads Kineto traces (Chrome trace JSON, plain or gzip) as a stream: bounded memory, exact times, stated losses.
 
 `source` gives the bytes, `blocks` cuts and decodes them (`records`, `repair`), `events` turns events into columns.
 """

@@ -65,7 +65,7 @@ def exact(text: bytes) -> int:
     """As `nanoseconds`, for one text of any form: an exponent, quotes around it, many digits."""
     try:
         value = Decimal(text.decode("ascii").strip().strip('"').strip())
-        if not value.is_finite() or value.adjusted() > 18:  # noqa: PLR2004 - more digits than int64 has
+        if not value.is_finite() or value.adjusted() > 18:  # more digits than int64 has
             return MISSING
         made = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     except (InvalidOperation, ValueError, UnicodeDecodeError):
