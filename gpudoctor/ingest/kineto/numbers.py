@@ -56,7 +56,7 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
     before = lengths - decimals
     odd |= (lengths == 0) | (before > _MAX_DIGITS) | ((before == _MAX_DIGITS) & ((digits[:, 0] == _NINE) | negative))
     made: NDArray[np.int64] = np.where(negative, -whole, whole) * 10 ** (_DECIMALS - decimals)
-    for row in np.flatnonzero(odd):
+    for row in np.flatnonzero(odd).tolist():
         made[row] = exact(texts[row])
     return made
 
