@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.ingest import op_classes
+from gpudoctor.ingest import kernel_classes, op_classes
 from gpudoctor.ingest.kineto import DEVICE, Node, Trace, nanoseconds
 
 _THIN = (
@@ -263,7 +263,7 @@ def kernel_rows(
                 "kernel": first_id + len(made),
                 "name": event.name,
                 "kind": kind,
-                "kernel_class": op_classes.kernel_class(event.name) if kind == "kernel" else "copy",
+                "kernel_class": kernel_classes.classify(event.name, _launcher(op)) if kind == "kernel" else "copy",
                 "start_ns": start + offset_ns,
                 "dur_ns": nanoseconds(event.dur),
                 "device": _int(args.get("device")),
@@ -279,6 +279,13 @@ def kernel_rows(
             }
         )
     return made
+
+
+def _launcher(op: Mapping[str, Any] | None) -> str | None:
+    """What launched a kernel, for its class: the optimizer's step whatever its operator, else the operator."""
+    if op is None:
+        return None
+    return "Optimizer.step" if op["phase"] == "optimizer" else str(op["name"])
 
 
 def mark_transfers(ops: Sequence[dict[str, Any]], kernels: Sequence[Mapping[str, Any]]) -> None:
