@@ -36,10 +36,10 @@ LIBRARIES = frozenset(
     for line in (
         "accelerate aiter apex bitsandbytes datasets deepspeed diffusers einops fairscale fastai flash_attn flashinfer",
         "flax functorch habana_frameworks huggingface_hub hydra ignite intel_extension_for_pytorch jax kornia",
-        "lightning_fabric liger_kernel megatron mmcv mmengine monai numpy omegaconf lightning onnxruntime pandas peft PIL",
+        "lightning_fabric liger_kernel megatron mmcv mmengine monai numpy omegaconf lightning onnxruntime pandas peft",
         "pytorch_lightning safetensors scipy sentence_transformers sglang sklearn tensorboard tensordict timm",
-        "ray tokenizers torch torch_geometric torch_xla torchao torchaudio torchdata torchmetrics torchrec torchtune",
-        "torchtitan torchvision tqdm transformer_engine transformers triton trl vllm wandb",
+        "PIL ray tokenizers torch torch_geometric torch_xla torchao torchaudio torchdata torchmetrics torchrec",
+        "torchtitan torchtune torchvision tqdm transformer_engine transformers triton trl vllm wandb",
         "webdataset xformers",
     )
     for word in line.split()

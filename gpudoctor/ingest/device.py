@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudoctor.ingest import op_classes
+from gpudoctor.ingest import kernel_classes
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.kineto.numbers import integer
 from gpudoctor.ingest.ops import Columns, Ints, Ops, Window, windows_of
@@ -157,12 +157,13 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
     copy = activity == _MEMCPY
     codes, rows = np.unique(table["name"], return_inverse=True)
     names = [texts[code] for code in codes]
-    classes = [op_classes.kernel_class(name) for name in names] + ["copy"]
+    precision = [kernel_classes.precision(name) for name in names]
     return {
         "kernel": first + np.arange(len(table), dtype=np.int64),
         "name": Coded(table["name"], texts),
         "kind": Coded(activity.astype(np.int32), _KINDS),
-        "kernel_class": Coded(np.where(activity > 0, len(names), rows).astype(np.int32), classes),
+        "kernel_class": _classes(names, rows, activity, ops, op),
+        "precision": _coded_rows(np.where(activity > 0, -1, rows), precision),
         "start_ns": start,
         "dur_ns": dur,
         "device": _device_numbers(trace, table),
@@ -205,9 +206,29 @@ def _launches(correlation: Ints, calls: Columns) -> Ints:
 def _of_copies(
     names: Sequence[str], rows: NDArray[Any], copy: NDArray[np.bool_], function: Callable[[str], str | None]
 ) -> Coded:
-    values = [function(name) for name in names]
-    absent = np.array([value is None for value in values], bool)
-    return Coded(np.where(copy & ~absent[rows], rows, -1).astype(np.int32), [value or "" for value in values])
+    return _coded_rows(np.where(copy, rows, -1), [function(name) for name in names])
+
+
+def _coded_rows(rows: NDArray[Any], values: Sequence[str | None]) -> Coded:
+    """Texts by row number of a list that has None in it."""
+    absent = np.array([value is None for value in values] or [True], bool)
+    return Coded(np.where((rows < 0) | absent[rows], -1, rows).astype(np.int32), [value or "" for value in values])
+
+
+def _classes(names: Sequence[str], rows: NDArray[Any], activity: NDArray[Any], ops: Ops, op: Ints) -> Coded:
+    """Class of each kernel; where its name alone does not tell, the operator that launched it does."""
+    asked, phase = ops.of("name", op), ops.of("phase", op)
+    assert isinstance(asked, Coded)
+    assert isinstance(phase, Coded)
+    optimizer = len(asked.values)
+    stepping = np.isin(phase.codes, [code for code, text in enumerate(phase.values) if text == "optimizer"])
+    operator = np.where(stepping, optimizer, asked.codes).astype(np.int64)
+    pairs, at = np.unique(rows.astype(np.int64) * (optimizer + 2) + operator + 1, return_inverse=True)
+    classes = []
+    for name, code in zip((pairs // (optimizer + 2)).tolist(), (pairs % (optimizer + 2) - 1).tolist(), strict=True):
+        by = None if code < 0 else "Optimizer.step" if code == optimizer else asked.values[code]
+        classes.append(kernel_classes.classify(names[name], by))
+    return Coded(np.where(activity > 0, len(classes), at).astype(np.int32), [*classes, "copy"])
 
 
 def _direction(name: str) -> str | None:
