@@ -67,6 +67,7 @@ def test_wheel_carries_the_typing_marker_the_licence_and_nothing_but_the_package
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         scripts = archive.read(entry_points).decode()
     assert "gpudoctor/py.typed" in names
+    assert "gpudoctor/gpus.toml" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gpudoctor"}
     assert "gpudoctor = gpudoctor.cli:main" in scripts
