@@ -25,7 +25,7 @@ LARGEST_MEMORY_SHARE = 1.005
 """It never reports more. H100 boards of 96 GB (95.07 GiB reported) are not the NVL of 94 GB: 1.011 of its size."""
 
 _NOISE = frozenset({"nvidia", "amd", "tesla", "geforce", "instinct", "corporation", "gpu", "accelerator"})
-_NAMELESS = (frozenset(), frozenset({"radeon", "graphics"}))
+_NAMELESS: tuple[frozenset[str], ...] = (frozenset(), frozenset({"radeon", "graphics"}))
 """Names of devices whose product the ROCm runtime could not look up (no or an old libdrm table)."""
 
 
@@ -113,8 +113,8 @@ def known() -> tuple[Gpu, ...]:
 def find(name: str, memory_bytes: int | None = None, sms: int | None = None) -> Gpu | None:
     """The GPU that a trace's `deviceProperties` describe.
 
-    Every word of the name must be one that is known for the board, so that a Laptop, MIG or Ti variant does not pass for
-    the full card. Boards that share a name are told apart by memory and multiprocessors.
+    Every word of the name must be one that is known for the board, so that a Laptop, MIG or Ti variant does not pass
+    for the full card. Boards that share a name are told apart by memory and multiprocessors.
 
     Args:
         name: `name`, e.g. "NVIDIA A100-SXM4-80GB".
