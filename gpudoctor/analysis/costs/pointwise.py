@@ -24,7 +24,8 @@ from gpudoctor.analysis.costs.operands import (
 )
 
 _FIRST = (
-    *("relu", "neg", "abs", "clamp", "clamp_min", "clamp_max", "tril", "triu", "square", "sgn", "sign", "positive"),
+    *("relu", "neg", "abs", "clamp", "clamp_min", "clamp_max", "tril", "triu", "square", "sgn", "sign"),
+    "bitwise_not",
 )
 _FLOAT = (
     *("gelu", "silu", "mish", "sigmoid", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt"),
@@ -44,7 +45,7 @@ _TRUTH = (
     *("logical_not", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge"),
     *("logical_and", "logical_or", "logical_xor"),
 )
-_TRIPLES = ("addcmul", "addcdiv", "lerp")
+_TRIPLES = ("addcmul", "addcdiv", "lerp", "mse_loss_backward")
 _RANDOM = ("normal_", "uniform_", "bernoulli_", "random_", "exponential_")
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 
 from gpudoctor.analysis.costs.cost import NOT_RECORDED, Cost, Formula, moves
-from gpudoctor.analysis.costs.operands import FLOATING, Operands, Tensor, item_bytes, sizes, times, total
+from gpudoctor.analysis.costs.operands import FLOATING, Operands, Tensor, item_bytes, promote, sizes, times, total
 from gpudoctor.analysis.costs.pointwise import pointwise
 
 # ---- normalisation
@@ -114,6 +114,16 @@ def _extreme(args: Operands) -> Cost:
     return moves(plain.bytes_min, times(8, _left(data, args.numbers(1))))
 
 
+def _mean_squared(args: Operands) -> Cost:
+    """mse_loss(self, target, reduction): reads both; reduction 0 writes every difference, 1 and 2 one number."""
+    tensors, reduction = args.tensors(0, 1), args.number(2)
+    if len(tensors) != 2:
+        return NOT_RECORDED
+    if reduction == 0:
+        return pointwise(args, (0, 1))
+    return moves(sizes(tensors), item_bytes(promote(tensors)) if reduction is not None else None)
+
+
 def _scan(args: Operands) -> Cost:
     """cumsum(self, dim): reads and writes as much, when floating."""
     data = args.tensor(0)
@@ -164,6 +174,7 @@ _REDUCTIONS: dict[str, Formula] = {
     "std_mean": partial(_statistics, values=2),
     "max": _extreme,
     "min": _extreme,
+    "mse_loss": _mean_squared,
     "cumsum": _scan,
 }
 FORMULAS: dict[str, tuple[str, Formula]] = {
