@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gpudoctor.columns import MISSING, Coded, coded
 from gpudoctor.ingest import op_classes
 from gpudoctor.ingest.callers import Called, Callers, Names, callers, who_called
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.nesting import Tree, nest
-from gpudoctor.profile import MISSING, Coded
 
 LINE_MARK = "gpudoctor::line#"
 """Annotations of the recorder's: the number that follows is the id of the user's line that runs from here on."""
@@ -102,7 +102,7 @@ def build(
     """The operators of one trace.
 
     Args:
-        trace: the decoded trace.
+        trace: the decoded trace; its `ops` are used up.
         windows: the profiled steps, in order.
         offset_ns: what to add to the trace's times to get the recording's.
         observation: light or detail.
@@ -115,13 +115,15 @@ def build(
     calls, marks = _calls(trace, found, texts)
     texts = trace.texts("name")  # it has new ones: those of the pseudo-operators
     tree = nest(calls["start_ns"], calls["dur_ns"], calls["thread"])
-    calls = calls.take(tree.order)
+    calls = calls.taken(tree.order)
     step_row = windows_of(tree.start_ns, windows)
     made = _Builder(trace, texts, windows, names, tree, calls, step_row)
     called = who_called(found, tree.thread, tree.start_ns, tree.end_ns)
     columns = made.columns(observation, found, called, marks)
+    external = calls["external"]
     keep = np.ones(len(step_row), bool) if outside else step_row >= 0
-    return _in_order(columns, tree, calls, keep, offset_ns, first_id)
+    del calls, called, found, made, step_row  # what comes now makes copies: on a large trace each of these counts
+    return _in_order(columns, tree, external, keep, offset_ns, first_id)
 
 
 def windows_of(start_ns: Ints, windows: Sequence[Window]) -> Ints:
@@ -136,20 +138,19 @@ def windows_of(start_ns: Ints, windows: Sequence[Window]) -> Ints:
 
 def _calls(trace: Trace, found: Callers, texts: Sequence[str]) -> tuple[Table, Table]:
     """Operators and annotations (with the pseudo-operators that read a tensor), and line marks."""
-    ops = trace.table("ops")
-    if not len(ops):
-        ops = Table({**_NO_OPS.columns})
+    ops = trace.tables.pop("ops", None) or Table({**_NO_OPS.columns})
     codes = np.unique(ops["name"])
     dropped = [c for c in codes if texts[c].startswith((LINE_MARK, STEP_MARK))]
-    marked = np.isin(ops["name"], [c for c in dropped if texts[c].startswith(LINE_MARK)])
-    marks = ops.take(marked)
-    calls = ops.take(~np.isin(ops["name"], dropped)) if dropped else ops
+    marks = ops.take(np.isin(ops["name"], [c for c in dropped if texts[c].startswith(LINE_MARK)]))
+    calls = ops.taken(np.flatnonzero(~np.isin(ops["name"], dropped))) if dropped else ops
     if not found.reads:
         return calls, marks
     rows = np.array([row for row, _ in found.reads], np.int64)
     python = trace.table("python").take(rows)
     added = {
-        name: np.full(len(rows), MISSING if column.dtype == np.int64 else -1, column.dtype)
+        name: np.full(
+            len(rows), MISSING if column.dtype == np.int64 else 0 if column.dtype == bool else -1, column.dtype
+        )
         for name, column in calls.columns.items()
     }
     added |= {name: python[name] for name in ("start_ns", "dur_ns", "thread")}
@@ -157,10 +158,12 @@ def _calls(trace: Trace, found: Callers, texts: Sequence[str]) -> tuple[Table, T
     return Table({name: np.concatenate((column, added[name])) for name, column in calls.columns.items()}), marks
 
 
-_INT_COLUMNS = ("start_ns", "dur_ns", "external", "sequence", "forward_thread")
+_INT_COLUMNS = ("start_ns", "dur_ns", "external", "sequence")
 _CODE_COLUMNS = ("name", "thread", "category", "dims", "types", "concrete", "call_stack")
 _NO_OPS = Table(
-    {name: np.empty(0, np.int64) for name in _INT_COLUMNS} | {name: np.empty(0, np.int32) for name in _CODE_COLUMNS}
+    {name: np.empty(0, np.int64) for name in _INT_COLUMNS}
+    | {name: np.empty(0, np.int32) for name in _CODE_COLUMNS}
+    | {"backward": np.empty(0, bool)}
 )
 
 
@@ -237,8 +240,7 @@ class _Builder:
         codes, texts = self._names_in_use()
         own = np.array([_phase_of(text) for text in texts], np.int32)
         given = own[np.searchsorted(codes, self.calls["name"])] if len(codes) else np.empty(0, np.int32)
-        forward_thread = self.calls["forward_thread"]
-        given = np.where((given < 0) & (forward_thread > 0), _BACKWARD, given).astype(np.int32)
+        given = np.where((given < 0) & self.calls["backward"], _BACKWARD, given).astype(np.int32)
         phase = self.tree.inherit(given)
         begun = np.full(max(len(self.windows), 1), np.iinfo(np.int64).max)
         roots = np.flatnonzero((given == _BACKWARD) & (self.window >= 0))
@@ -312,9 +314,9 @@ class _Builder:
         line = np.array([MISSING if n is None else int(n) for n in numbers] or [MISSING], np.int64)
         precision = np.where(exact, 0, np.where(framed, 1, -1)).astype(np.int32)
         return {
-            "file": _coded(rows, [line[0] for line in lines] + [place.user for place in places]),
+            "file": coded(rows, [line[0] for line in lines] + [place.user for place in places]),
             "line": np.where(rows >= 0, line[rows], MISSING),
-            "function": _coded(rows, [line[2] for line in lines] + [place.function for place in places]),
+            "function": coded(rows, [line[2] for line in lines] + [place.function for place in places]),
             "precision": Coded(precision, ("call", "def")),
         }
 
@@ -378,17 +380,11 @@ def _who(found: Callers, called: Called, count: int) -> Columns:
 
     function = rows(called.function)
     return {
-        "owner": _coded(rows(called.owner), [place.owner for place in places]),
-        "caller_file": _coded(function, [place.file for place in places]),
-        "caller_function": _coded(function, [place.function for place in places]),
-        "module": _coded(rows(called.module), [place.module for place in places]),
+        "owner": coded(rows(called.owner), [place.owner for place in places]),
+        "caller_file": coded(function, [place.file for place in places]),
+        "caller_function": coded(function, [place.function for place in places]),
+        "module": coded(rows(called.module), [place.module for place in places]),
     }
-
-
-def _coded(rows: Codes, values: Sequence[str | None]) -> Coded:
-    """Texts by row number of a list that has None in it."""
-    absent = np.array([value is None for value in values] or [True], bool)
-    return Coded(np.where((rows < 0) | absent[rows], -1, rows).astype(np.int32), [value or "" for value in values])
 
 
 def _phase_of(name: str) -> int:
@@ -434,17 +430,17 @@ def _from_call_stacks(builder: _Builder, columns: Columns) -> Columns:
     codes = rows.astype(np.int32)
     known = np.array([user is not None for user in users], bool)[rows]
     return {
-        "owner": _coded(codes, owners),
-        "caller_file": _coded(codes, [stack[0].file if stack else None for stack in stacks]),
-        "caller_function": _coded(codes, [stack[0].function if stack else None for stack in stacks]),
-        "file": _coded(codes, [user.user if user else None for user in users]),
-        "function": _coded(codes, [user.function if user else None for user in users]),
+        "owner": coded(codes, owners),
+        "caller_file": coded(codes, [stack[0].file if stack else None for stack in stacks]),
+        "caller_function": coded(codes, [stack[0].function if stack else None for stack in stacks]),
+        "file": coded(codes, [user.user if user else None for user in users]),
+        "function": coded(codes, [user.function if user else None for user in users]),
         "line": line[rows],
         "precision": Coded(np.where(known, 0, -1).astype(np.int32), ("call",)),
     }
 
 
-def _in_order(columns: Columns, tree: Tree, calls: Table, keep: Mask, offset_ns: int, first_id: int) -> Ops:
+def _in_order(columns: Columns, tree: Tree, external: Ints, keep: Mask, offset_ns: int, first_id: int) -> Ops:
     """Rows in time order, numbered; references between rows follow."""
     picked = np.flatnonzero(keep)
     picked = picked[np.lexsort((-tree.end_ns[picked], tree.start_ns[picked]))]
@@ -460,7 +456,7 @@ def _in_order(columns: Columns, tree: Tree, calls: Table, keep: Mask, offset_ns:
     start = made["start_ns"]
     assert isinstance(start, np.ndarray)
     made["start_ns"] = start + offset_ns
-    return Ops(made, calls["external"][picked], tree, number)
+    return Ops(made, external[picked], tree, number)
 
 
 def mark_transfers(ops: Ops, kernels: Columns) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 import gpudoctor
+from gpudoctor import columns
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
@@ -162,7 +163,7 @@ def _traces(
             continue
         notes += [f"{burst['file']}: {note}" for note in integrity.notes(trace)]
         windows, offset = _windows(trace, number, log, set(taken))
-        first = {name: sum(map(schema.length, made)) for name, made in parts.items()}
+        first = {name: sum(map(columns.length, made)) for name, made in parts.items()}
         made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0))
         found = device.build(trace, windows, offset, made, (first.get("kernels", 0), first.get("runtime_calls", 0)))
         if found.kernels:
@@ -170,9 +171,9 @@ def _traces(
         if len(made):
             parts.setdefault("ops", []).append(made.columns)
         for name in _DEVICE_TABLES:
-            if columns := getattr(found, name):
-                parts.setdefault(name, []).append(columns)
-    return {name: schema.from_columns(name, schema.joined(columns)) for name, columns in parts.items()}
+            if filled := getattr(found, name):
+                parts.setdefault(name, []).append(filled)
+    return {name: schema.from_columns(name, columns.joined(some)) for name, some in parts.items()}
 
 
 def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:
