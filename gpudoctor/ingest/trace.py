@@ -13,7 +13,7 @@ from gpudoctor import columns
 from gpudoctor import profile as schema
 from gpudoctor.columns import MISSING, Array, Coded, Columns
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import device, integrity, kineto, ops, trace_steps
+from gpudoctor.ingest import device, integrity, kineto, ops, phases, trace_steps
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
 
@@ -74,7 +74,7 @@ def _device_tables(
         else:
             missing[name] = "the trace has no device activities"
     if made.kernels:
-        ops.mark_transfers(op_rows, made.kernels)
+        phases.mark_transfers(op_rows.columns, made.kernels)
     return tables, missing
 
 
