@@ -112,7 +112,13 @@ TABLES: dict[str, Table] = {
                 "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other",
             ),
             ("region", "str", "compile id of the compiled region it ran in, e.g. 0/1; null in eager code"),
-            ("module", "str", "module path or class, innermost; null when unknown"),
+            ("module", "str", "class of the innermost nn.Module; null when unknown"),
+            (
+                "module_path",
+                "str",
+                "path of the innermost nn.Module's instance in its model, e.g. encoder.layers.3.self_attn; for "
+                "backward operators the forward operator's; null when unknown",
+            ),
             ("file", "str", "user's source file, relative to the working folder when inside it; null when unknown"),
             ("line", "int", "user's source line; for backward operators the line of the forward operator"),
             ("precision", "str", "call (the line that called it) or def (only the function's first line is known)"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpudoctor.ingest import op_classes
+from gpudoctor.ingest.def_lines import MODULE_LEVEL, DefLines
 from gpudoctor.ingest.kineto import DEVICE, Node, Trace, nanoseconds
 
 _THIN = (
@@ -25,6 +26,9 @@ _OWNERS = (("torch/optim/", "torch.optim"), ("torch/utils/data/", "torch.utils.d
 
 _UNNAMED = "unknown"
 """What torch shows for a function whose name or file it cannot decode."""
+
+MODULE = "gpudoctor::module#"
+"""Name of the range around a module's call; the number that follows tells which."""
 
 EXTERNAL = "_external"
 """Extra key of a row: the trace's External id, which ties launches to operators; not a column."""
@@ -45,19 +49,31 @@ class Names:
 
     Attributes:
         lines: for a line mark's id, `[file, line, function]`.
-        sources: names of the user's files.
+        sources: texts of the user's files, by name.
         shown: the user's file by the name that a trace shows.
+        modules: for a module range's id, the module's path; None for one that has no own.
     """
 
     lines: Sequence[Sequence[Any]]
-    sources: Sequence[str]
+    sources: Mapping[str, str]
     shown: Mapping[str, str] = field(default_factory=dict)
+    modules: Sequence[str | None] = ()
+    defs: DefLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.defs = DefLines(self.sources)
+
+    def module(self, node: Node) -> str | None:
+        """Path of the module whose call a node is; None for every other node."""
+        number = node.name.removeprefix(MODULE)
+        known = number != node.name and number.isdigit() and int(number) < len(self.modules)
+        return self.modules[int(number)] if known else None
 
     def user_file(self, shown: str) -> str | None:
         """The user's file behind a name in a trace (torch shortens names by the search path); None for others."""
         if shown in self.shown:
             return self.shown[shown]
-        for name in self.sources if not self.shown else ():
+        for name in sorted(self.sources) if not self.shown else ():
             if name == shown or name.endswith("/" + shown):
                 return name
         return None
@@ -82,7 +98,12 @@ def rows(
     by_node: dict[int, int] = {}
     forwards: dict[tuple[int, int], int] = {}
     backward_began: dict[int, int] = {}
+    modules = _Modules(trace.nodes, names)
     for node in trace.nodes:
+        if modules.is_range(node):
+            if node.parent is not None and id(node.parent) in by_node:
+                by_node[id(node)] = by_node[id(node.parent)]
+            continue
         at = bisect_right(starts, node.start_ns) - 1
         if at < 0 or node.start_ns >= windows[at].end_ns or node.name.startswith("ProfilerStep#"):
             continue
@@ -96,7 +117,8 @@ def rows(
         row |= {
             "op": first_id + len(made),
             "parent": first_id + parent if parent is not None else None,
-            "depth": node.depth,
+            "depth": node.depth - modules.ranges_above(node),
+            "module_path": modules.path(node),
             "phase": phase,
             "region": _region(node, above),
         }
@@ -107,6 +129,37 @@ def rows(
         by_node[id(node)] = len(made)
         made.append(row)
     return made
+
+
+class _Modules:
+    """Takes the ranges of modules out of the tree of operators, and tells each operator its module."""
+
+    def __init__(self, nodes: Sequence[Node], names: Names) -> None:
+        self._inside: dict[int, tuple[str | None, int]] = {}
+        ranges = [node for node in nodes if self.is_range(node)]
+        if not ranges:
+            return
+        for node in reversed(
+            ranges
+        ):  # innermost first: what a range's caller did itself is all but the inner operators
+            if node.parent is not None:
+                node.parent.children_ns -= min(node.end_ns, node.parent.end_ns) - node.start_ns - node.children_ns
+        for node in nodes:
+            path, above = self._inside.get(id(node.parent), (None, 0))
+            if self.is_range(node):
+                path, above = names.module(node) or path, above + 1
+            if above:
+                self._inside[id(node)] = (path, above)
+
+    @staticmethod
+    def is_range(node: Node) -> bool:
+        return node.name.startswith(MODULE)
+
+    def path(self, node: Node) -> str | None:
+        return self._inside.get(id(node), (None, 0))[0]
+
+    def ranges_above(self, node: Node) -> int:
+        return self._inside.get(id(node), (None, 0))[1]
 
 
 def _row(
@@ -198,6 +251,7 @@ def _place_forward(
     if row["forward_op"] is None or row["owner"] == "user":  # the user's own autograd.Function has its own lines
         return
     forward = made[row["forward_op"] - first_id]
+    row["module_path"] = row["module_path"] or forward["module_path"]
     for key in ("file", "line", "precision", "function", "module"):
         row[key] = forward[key]
 
@@ -234,12 +288,13 @@ class _Owners:
             owner = "torch" if file.startswith(("torch/", "<")) or "/torch/" in file else "library"
         return owner, file, function
 
-    def user_frame(self, python: Node | None) -> tuple[str, int, str] | None:
+    def user_frame(self, python: Node | None) -> tuple[str, int, str | None] | None:
         """Place of the innermost function of the user's: its first line, as traces know no other."""
         while python is not None:
             _, line, function, user = self._split(python.name)
             if user is not None and line.isdigit():
-                return user, int(line), function
+                first = self._names.defs.first_line(user, int(line), function)
+                return user, first, None if function == MODULE_LEVEL else function
             python = python.python
         return None
 

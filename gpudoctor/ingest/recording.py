@@ -144,7 +144,9 @@ def _traces(
     notes: list[str],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of ops and kernels from all bursts: steps with a compile inside only where a burst has no other."""
-    names = ops.Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
+    names = ops.Names(
+        _json(rank / "lines.json", []), sources, _json(rank / "names.json", {}), _json(rank / "modules.json", [])
+    )
     op_rows: list[dict[str, Any]] = []
     kernel_rows: list[dict[str, Any]] = []
     compiling = {row["step"] for row in step_rows if row["compile_ns"]}

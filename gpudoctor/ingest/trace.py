@@ -25,7 +25,7 @@ def load(path: Path) -> Profile:
     windows, source = _windows(trace)
     zero = windows[0].start_ns
     observation = "detail" if trace.with_stack else "light"
-    op_rows = ops.rows(trace, windows, -zero, observation, ops.Names((), ()), 0)
+    op_rows = ops.rows(trace, windows, -zero, observation, ops.Names((), {}), 0)
     kernel_rows = ops.kernel_rows(trace, windows, -zero, op_rows, 0)
     ops.mark_transfers(op_rows, kernel_rows)
     for row in op_rows:

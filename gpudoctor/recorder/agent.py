@@ -303,6 +303,10 @@ class Agent:
             notes.append(f"the compile log is incomplete: {self.compiles.failed}")
         if self.marks.exhausted:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
+        if self.marks.blocked:
+            notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
+        if self.marks.interrupted:
+            notes.append("the script set sys.settrace in a profiled step: from there on operators have no exact line")
         facts = {
             "zero_unix_ns": self.watch.zero_unix_ns,
             "steps": self.steps,

@@ -19,6 +19,7 @@ AUTOGRAD_FILE: str = torch.autograd.__file__
 """File name given to code objects that Dynamo must treat as torch's own and never trace."""
 
 record_function_fast: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
+module_call_code: Any = getattr(torch.nn.Module.__call__, "__code__", None)
 loader_iterator: Any = getattr(_dataloader, "_BaseDataLoaderIter", None)
 fetchers: list[Any] = [
     cls for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher") if (cls := getattr(_fetch, name, None))
