@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
-from gpudoctor.recorder import overhead, settings, status, stopping, torch_private
+from gpudoctor.recorder import cuda, overhead, settings, status, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.host import Host
@@ -221,6 +221,8 @@ class Agent:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
                 self.bursts.shorten()
             self.bursts.start(self.steps, step_ns)
+        for reading in cuda.memory_reading():
+            self.watch.add("G", now, now, *reading)
         self.status.put(self._phase(), self.steps, self._watched_ns(now), now)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
@@ -322,6 +324,8 @@ class Agent:
             notes.append(f"the compile log is incomplete: {self.compiles.failed}")
         if self.marks.exhausted:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
+        if self.host.why_no_gpu is not None:
+            notes.append(f"clocks and throttling of the GPU were not read: {self.host.why_no_gpu}")
         if self.marks.blocked:
             notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
         if self.marks.interrupted:
@@ -335,6 +339,7 @@ class Agent:
             "notes": notes + ([f"the watch log is incomplete: {self.watch.failed}"] if self.watch.failed else []),
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
+            "memory_snapshot": cuda.MEMORY_FILE if (self.place.folder / cuda.MEMORY_FILE).is_file() else None,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 import torch.autograd
+import torch.cuda.memory
 import torch.optim.optimizer
+import torch.profiler
 import torch.utils.data.dataloader as _dataloader
 from torch.utils.data._utils import fetch as _fetch
 
@@ -39,6 +41,43 @@ def profiler_running() -> bool:
 def cuda_initialized() -> bool:
     """Whether the process uses CUDA already; asking must not create a context."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+cuda_memory: Any = torch.cuda.memory
+"""Home of the allocator's private history and snapshot functions."""
+
+
+def profiler_activities() -> set[Any]:
+    """Activities that this build's profiler can record."""
+    supported = getattr(torch.profiler, "supported_activities", None)
+    return set(supported()) if supported is not None else set()
+
+
+def history_enabled() -> bool:
+    """Whether the CUDA allocator records its history already; False where torch cannot tell."""
+    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    return bool(ask()) if ask is not None else False
+
+
+def device_count() -> int:
+    """GPUs that the process sees; 0 while it uses none."""
+    return int(torch.cuda.device_count()) if cuda_initialized() else 0
+
+
+def memory_statistics(device: int) -> Any:
+    """The caching allocator's statistics as a nested mapping; read on the host."""
+    read = getattr(torch._C, "_cuda_memoryStats", None)
+    return read(device) if read is not None else torch.cuda.memory_stats_as_nested_dict(device)
+
+
+def devices_in_use() -> list[tuple[int, str | None]]:
+    """Index and UUID of each GPU on which this process has allocated; empty without CUDA."""
+    found: list[tuple[int, str | None]] = []
+    for device in range(device_count()):
+        if torch.cuda.memory_reserved(device):
+            uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+            found.append((device, str(uuid) if uuid is not None else None))
+    return found
 
 
 def dropped_prefixes() -> list[str]:
