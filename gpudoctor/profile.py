@@ -285,6 +285,11 @@ TABLES: dict[str, Table] = {
             ("value", "str", "its value as text; null when it is not set"),
             ("file", "str", "user's file that set it; null when it is the default or unknown"),
             ("line", "int", "line that set it"),
+            (
+                "source",
+                "str",
+                "who set it: script (at file and line), environment, default, or changed (elsewhere); null if unknown",
+            ),
         ),
         _table(
             "host",

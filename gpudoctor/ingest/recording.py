@@ -16,7 +16,7 @@ import gpudoctor
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import compile_context, compile_log, kineto, ops, steps, watch
+from gpudoctor.ingest import compile_context, compile_log, kineto, ops, setting_sites, steps, watch
 from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording
 from gpudoctor.userfiles import UserFiles
@@ -105,7 +105,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
-        tables["settings"] = environment["settings"]
+        tables["settings"] = setting_sites.placed(environment["settings"], sources)
     for name in ("host", "input_lines"):
         content: list[dict[str, Any]] = _json(rank / f"{name}.json", [])
         if content:

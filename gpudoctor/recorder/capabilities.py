@@ -51,7 +51,10 @@ def probe() -> dict[str, str]:
             "nn.Module calls its forward elsewhere, or there is no fast RecordFunction",
         ),
         "gpu activity": (_cuda(), "no usable GPU"),
-        "gpu memory after each step": (_cuda() and bool(torch_private.memory_statistics(0)), "no usable GPU"),
+        "gpu memory after each step": (
+            _cuda() and hasattr(torch.cuda.memory, "memory_stats_as_nested_dict"),
+            "no usable GPU, or this torch's allocator tells no statistics",
+        ),
         "gpu allocator history": (
             _cuda() and hasattr(torch_private.cuda_memory, "_record_memory_history"),
             "no usable GPU, or this torch cannot record it",

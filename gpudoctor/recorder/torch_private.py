@@ -47,6 +47,16 @@ cuda_memory: Any = torch.cuda.memory
 """Home of the allocator's private history and snapshot functions."""
 
 
+def config_default(module: Any, name: str) -> Any:
+    """The value that an entry of torch's config modules starts with, on this machine and in this environment."""
+    entry = module._config[name]
+    for given in ("env_value_force", "env_value_default", "default"):
+        value = getattr(entry, given)
+        if repr(value) != "<no_default>" and type(value) is not object:
+            return value
+    raise KeyError(name)
+
+
 def profiler_activities() -> set[Any]:
     """Activities that this build's profiler can record."""
     supported = getattr(torch.profiler, "supported_activities", None)
