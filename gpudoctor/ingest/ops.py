@@ -10,6 +10,7 @@ from typing import Any
 
 from gpudoctor.ingest import op_classes
 from gpudoctor.ingest.def_lines import MODULE_LEVEL, DefLines
+from gpudoctor.ingest.forward_links import CALL, ENGINE, ForwardLinks
 from gpudoctor.ingest.kineto import DEVICE, Node, Trace, nanoseconds
 
 _THIN = (
@@ -69,6 +70,13 @@ class Names:
         known = number != node.name and number.isdigit() and int(number) < len(self.modules)
         return self.modules[int(number)] if known else None
 
+    def is_header(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row's line is that of its function's `def`, not one of its statements."""
+        if row["file"] is None or row["function"] is None:
+            return False
+        name = str(row["function"]).rpartition(".")[2]
+        return self.defs.is_header(str(row["file"]), int(row["line"]), name)
+
     def user_file(self, shown: str) -> str | None:
         """The user's file behind a name in a trace (torch shortens names by the search path); None for others."""
         if shown in self.shown:
@@ -96,7 +104,7 @@ def rows(
     classify = _Owners(names)
     made: list[dict[str, Any]] = []
     by_node: dict[int, int] = {}
-    forwards: dict[tuple[int, int], int] = {}
+    links = ForwardLinks(made, first_id)
     backward_began: dict[int, int] = {}
     modules = _Modules(trace.nodes, names)
     for node in trace.nodes:
@@ -111,7 +119,7 @@ def rows(
         parent = by_node.get(id(node.parent)) if node.parent is not None else None
         above = made[parent] if parent is not None else None
         phase = _phase(node, above, backward_began.get(window.step))
-        if node.name == "gpudoctor::backward":
+        if node.name == CALL:
             backward_began[window.step] = node.start_ns
         row = _row(node, window, offset_ns, observation, names, classify)
         row |= {
@@ -123,9 +131,9 @@ def rows(
             "region": _region(node, above),
         }
         row["host_read"] = _host_read(node, above)
-        _place_forward(row, above, forwards, made, first_id)
-        if phase not in ("backward",) and row["sequence"] is not None:
-            forwards[(window.step, row["sequence"])] = len(made)
+        if row["region"] is not None and names.is_header(row):  # compiled code knows its function, not its lines
+            row["precision"] = "def"
+        links.add(node, row, parent)
         by_node[id(node)] = len(made)
         made.append(row)
     return made
@@ -204,7 +212,7 @@ def _row(
 def _phase(node: Node, above: Mapping[str, Any] | None, backward_began: int | None) -> str:
     if node.name.startswith("enumerate(DataLoader)#"):
         return "input"
-    if node.name == "gpudoctor::backward" or node.name.startswith("autograd::engine::"):
+    if node.name == CALL or node.name.startswith(ENGINE):
         return "backward"
     if node.name.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
         return "optimizer"
@@ -229,31 +237,6 @@ def _host_read(node: Node, above: Mapping[str, Any] | None) -> bool:
     if node.name == "aten::repeat_interleave":  # by a tensor of counts: the result's size is data
         return "long int" in (node.args.get("Input type") or [])[1:2]
     return node.name in op_classes.READS and (above is None or not str(above["name"]).startswith("aten::"))
-
-
-def _place_forward(
-    row: dict[str, Any],
-    above: Mapping[str, Any] | None,
-    forwards: Mapping[tuple[int, int], int],
-    made: Sequence[Mapping[str, Any]],
-    first_id: int,
-) -> None:
-    """Gives a backward operator the place of its forward operator (same autograd sequence number, the last one)."""
-    if row["phase"] != "backward":
-        return
-    if above is not None and row["sequence"] is None:
-        row["sequence"] = above["sequence"]
-    if above is not None and above["forward_op"] is not None:
-        row["forward_op"] = above["forward_op"]
-    elif row["sequence"] is not None:
-        at = forwards.get((row["step"], row["sequence"]))
-        row["forward_op"] = first_id + at if at is not None else None
-    if row["forward_op"] is None or row["owner"] == "user":  # the user's own autograd.Function has its own lines
-        return
-    forward = made[row["forward_op"] - first_id]
-    row["module_path"] = row["module_path"] or forward["module_path"]
-    for key in ("file", "line", "precision", "function", "module"):
-        row[key] = forward[key]
 
 
 class _Owners:

@@ -30,6 +30,9 @@ _WRAPPERS = {
 """Modules that stand around the user's own, and the attribute that holds it: no part of a path."""
 
 
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict)
+
+
 class ModuleRanges:
     """Opens and closes ranges as modules are called, and saves which range is which module.
 
@@ -147,7 +150,9 @@ def paths(seen: list[Any], labels: Mapping[int, tuple[str, Any]]) -> list[str | 
             found.append(None)
             continue
         label = labels[id(root)][0] if id(root) in labels else type(_unwrapped(root)).__name__
-        found.append(label if not path else f"{label}.{path}" if len(holders) > 1 else path)
+        # a bare list of modules has no model around it: a path would be nothing but a number
+        named = len(holders) > 1 or type(root) in _CONTAINERS
+        found.append(label if not path else f"{label}.{path}" if named else path)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -249,3 +250,95 @@ def test_backward_operators_have_the_path_of_their_forward_operator(marked: Any)
     found, _ = marked(body)
     assert found["sigmoid_backward"]["module_path"] == "layers.0.act"
     assert place(found["sigmoid_backward"]) == (line_of(Block.forward, "part(self.act"), "call")
+
+
+def test_a_list_of_modules_gives_its_name_to_its_members(marked: Any) -> None:
+    parts = nn.ModuleList([nn.Tanh(), nn.Sigmoid()])
+    found, _ = marked(lambda: [part(X) for part in parts])
+    assert found["sigmoid"]["module_path"] == "parts.1"
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.pow(3)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * grads[0] * x.square()
+
+
+def leaf() -> torch.Tensor:
+    return X.clone().requires_grad_()
+
+
+def test_a_function_of_the_users_own_keeps_the_lines_of_its_backward(marked: Any) -> None:
+    def body() -> None:
+        Cube.apply(leaf()).sum().backward()  # type: ignore[no-untyped-call]
+
+    found, _ = marked(body)
+    assert place(found["square"]) == (line_of(Cube.backward, "square"), "call")
+    assert place(found["CubeBackward"]) == (line_of(body, "Cube.apply"), "call")
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_checkpointing_computes_again_keeps_its_lines_and_gives_them_to_its_backward(
+    reentrant: bool, marked: Any
+) -> None:
+    def segment(x: torch.Tensor) -> torch.Tensor:
+        y = x.sigmoid()
+        return y.tanh()
+
+    def body() -> None:
+        torch.utils.checkpoint.checkpoint(segment, leaf(), use_reentrant=reentrant).sum().backward()
+
+    found, _ = marked(body)
+    assert found["tanh"]["phase"] == "backward"  # its last time
+    assert place(found["tanh"]) == (line_of(segment, "tanh"), "call")
+    assert place(found["tanh_backward"]) == (line_of(segment, "tanh"), "call")
+    assert place(found["sigmoid_backward"]) == (line_of(segment, "sigmoid"), "call")
+
+
+def test_backward_of_a_change_in_place_has_the_line_of_the_change(marked: Any) -> None:
+    def body() -> None:
+        x = leaf() * 2
+        x[0].exp_()
+        y = x.transpose(0, 1)
+        y.sum().backward()
+
+    found, _ = marked(body)
+    engine = "autograd::engine::evaluate_function: "
+    assert place(found[f"{engine}torch::autograd::CopySlices"]) == (line_of(body, "exp_"), "call")
+    assert place(found["ExpBackward0"]) == (line_of(body, "exp_"), "call")
+    assert place(found[f"{engine}TransposeBackward0"]) == (line_of(body, "transpose"), "call")
+
+
+def test_a_second_derivative_has_the_line_of_the_first_function(marked: Any) -> None:
+    def body() -> None:
+        x = leaf()
+        y = x.sigmoid()
+        (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        grad.sum().backward()
+
+    found, _ = marked(body)
+    engine = "autograd::engine::evaluate_function: "
+    assert place(found[f"{engine}SigmoidBackwardBackward0"]) == (line_of(body, "sigmoid"), "call")
+
+
+def test_a_hook_keeps_its_line_and_what_comes_after_it_the_forwards(marked: Any) -> None:
+    def hook(grad: torch.Tensor) -> torch.Tensor:
+        return grad.cos()
+
+    def body() -> None:
+        x = leaf()
+        y = x.sigmoid()
+        y.register_hook(hook)
+        y.sum().backward()
+
+    found, _ = marked(body)
+    assert place(found["cos"]) == (line_of(hook, "cos"), "call")
+    assert place(found["sigmoid_backward"]) == (line_of(body, "sigmoid"), "call")
+    accumulate = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    assert accumulate not in found or place(found[accumulate]) == (line_of(body, "backward()"), "call")
