@@ -288,6 +288,8 @@ class Agent:
         if not self.place.claimed:
             self.done = True
             return
+        now = self.watch.now()
+        self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),

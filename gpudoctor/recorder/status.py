@@ -56,18 +56,20 @@ class Status:
         self._steps.append(step_ns)
 
     def put(self, phase: str, steps: int, elapsed_ns: int, now_ns: int) -> None:
-        """Writes the state, unless it was written just now."""
-        if not self._wanted or now_ns - self._written_ns < _EVERY_NS:
+        """Writes the state, unless it was written just now; that the run stops is always written."""
+        if not self._wanted or (now_ns - self._written_ns < _EVERY_NS and phase != STOPPING):
             return
         self._written_ns = now_ns
         step_ns = int(median(self._steps)) if self._steps else None
         state = Progress(phase, steps, step_ns, elapsed_ns / 1e9, self._budget_s)
         with contextlib.suppress(OSError):  # a full disk: nothing to show
-            (self._place.folder / FILE).write_text(json.dumps(asdict(state)), encoding="utf-8")
+            draft = self._place.folder / f".{FILE}"
+            draft.write_text(json.dumps(asdict(state)), encoding="utf-8")
+            draft.replace(self._place.folder / FILE)  # a reader sees it whole
 
 
 def read(recording: Path) -> Progress:
-    """The state of the recording's first process that trains; a half-written file counts as none."""
+    """The state of the recording's first process that trains; what cannot be read counts as none."""
     for path in sorted(recording.glob(f"rank*/{FILE}")):
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Progress(**json.loads(path.read_text(encoding="utf-8")))
