@@ -289,7 +289,7 @@ class Agent:
             self.done = True
             return
         now = self.watch.now()
-        self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now)
+        self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now, last=True)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),

@@ -55,9 +55,9 @@ class Status:
         """An unprofiled step took so long."""
         self._steps.append(step_ns)
 
-    def put(self, phase: str, steps: int, elapsed_ns: int, now_ns: int) -> None:
-        """Writes the state, unless it was written just now; that the run stops is always written."""
-        if not self._wanted or (now_ns - self._written_ns < _EVERY_NS and phase != STOPPING):
+    def put(self, phase: str, steps: int, elapsed_ns: int, now_ns: int, last: bool = False) -> None:
+        """Writes the state, unless it was written just now; the last one always."""
+        if not self._wanted or (now_ns - self._written_ns < _EVERY_NS and not last):
             return
         self._written_ns = now_ns
         step_ns = int(median(self._steps)) if self._steps else None

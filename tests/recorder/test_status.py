@@ -8,7 +8,7 @@ from gpudoctor.recorder.place import Place
 SECOND_NS = 1_000_000_000
 
 
-def test_the_state_is_written_now_and_then_and_the_stop_always(tmp_path: Path) -> None:
+def test_the_state_is_written_now_and_then_and_the_last_one_always(tmp_path: Path) -> None:
     place = Place(tmp_path)
     writer = status.Status(place, True, 60.0)
     writer.step(4_000_000)
@@ -17,7 +17,7 @@ def test_the_state_is_written_now_and_then_and_the_stop_always(tmp_path: Path) -
     assert status.read(tmp_path) == status.Progress(status.WARMING_UP, 1, 4_000_000, 0.0, 60.0)
     writer.put(status.WATCHING, 3, SECOND_NS, SECOND_NS)
     assert (status.read(tmp_path).phase, status.read(tmp_path).elapsed_s) == (status.WATCHING, 1.0)
-    writer.put(status.STOPPING, 4, SECOND_NS, SECOND_NS + 1)
+    writer.put(status.STOPPING, 4, SECOND_NS, SECOND_NS + 1, last=True)
     assert status.read(tmp_path).phase == status.STOPPING
 
 
