@@ -101,7 +101,7 @@ class Agent:
         self.place.forget()
         self.watch.forget()
         self.compiles.forget()
-        self.marks.stop()
+        self.marks.forget()
         self.bursts.forget()
         self.notes.clear()
         self._begin()

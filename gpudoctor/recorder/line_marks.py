@@ -116,6 +116,11 @@ class LineMarks:
         self._touched.clear()
         self._modules.stop()
 
+    def forget(self) -> None:
+        """A forked child marks nothing: what was begun is its parent's."""
+        self._modules.forget()
+        self.stop()
+
     def pause(self) -> bool:
         """Suspends marking around code whose lines do not matter (a dataset). True when it was on."""
         if self.active and sys.gettrace() is self._call:

@@ -46,6 +46,7 @@ class ModuleRanges:
         self._labels: dict[int, tuple[str, Any]] = {}
         self._paths: list[str | None] = []
         self._open: list[tuple[FrameType, Any]] = []
+        self._left_open: list[tuple[FrameType, Any]] = []
         self._new_name = torch_private.hidden_from_dynamo(self._make_name)
         self.enter = self._trace_function()
 
@@ -59,7 +60,7 @@ class ModuleRanges:
             for name, value in list(names.items()):
                 self._label(name, value)
                 if name == "self" and not is_module(value):  # a trainer that holds the model
-                    for inner_name, inner in list(getattr(value, "__dict__", {}).items()):
+                    for inner_name, inner in _attributes(value):
                         self._label(inner_name, inner)
 
     def _label(self, name: str, value: Any) -> None:
@@ -74,7 +75,19 @@ class ModuleRanges:
     def stop(self) -> None:
         """Ends a burst: names the modules seen in it, and lets go of them."""
         self.interrupt()
-        self._paths += paths(self._seen, self._labels)
+        try:
+            self._paths += paths(self._seen, self._labels)
+        except Exception:  # a module that is not built as torch builds them: unknown paths are no reason to stop
+            self._paths += [None] * len(self._seen)
+        self._drop()
+
+    def forget(self) -> None:
+        """A forked child leaves ranges and names to its parent."""
+        self._left_open += self._open  # to end one would write into the parent's session
+        self._open.clear()
+        self._drop()
+
+    def _drop(self) -> None:
         self._names.clear()
         self._seen.clear()
         self._labels.clear()
@@ -123,6 +136,13 @@ class ModuleRanges:
 def is_module(value: Any) -> bool:
     """Whether a value is a module itself; `isinstance` would follow a weak proxy."""
     return issubclass(type(value), nn.Module)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    try:
+        return list(object.__getattribute__(value, "__dict__").items())
+    except AttributeError:  # slots
+        return []
 
 
 def paths(seen: list[Any], labels: Mapping[int, tuple[str, Any]]) -> list[str | None]:
