@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,7 @@ from gpudoctor.ingest import (
     kineto,
     ops,
     phases,
+    setting_sites,
     steps,
     trace_steps,
     watch,
@@ -114,11 +116,15 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
-        tables["settings"] = environment["settings"]
+        tables["settings"] = setting_sites.placed(environment["settings"], sources)
     for name in ("host", "input_lines"):
         content: list[dict[str, Any]] = _json(rank / f"{name}.json", [])
         if content:
             tables[name] = content
+    if log.memory:
+        tables["memory_timeline"] = [_memory_row(reading, step_rows) for reading in log.memory]
+    else:
+        missing["memory_timeline"] = "the run used no GPU"
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
     facts = _facts(
         recording,
@@ -132,6 +138,14 @@ def _build(recording: Recording, rank: Path) -> Profile:
     )
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
     return Profile(frames, facts, sources, missing)
+
+
+def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row of `memory_timeline`: the reading belongs to the step that had just ended."""
+    names = [name for name in schema.TABLES["memory_timeline"].names if name != "step"]
+    row: dict[str, Any] = dict(zip(names, reading, strict=True))
+    after = bisect_right([step["start_ns"] for step in step_rows], row["time_ns"] - 1) - 1
+    return row | {"step": step_rows[after]["step"] if after >= 0 else None}
 
 
 def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -> str:

@@ -81,6 +81,7 @@ class WatchLog:
     """Everything in a watch log, each kind in time order; `stated` are steps whose end the caller stated.
 
     Attributes:
+        memory: time, device and statistics of the CUDA allocator after a step.
         damaged: lines that could not be read.
         last_ns: end of the last event.
     """
@@ -95,6 +96,7 @@ class WatchLog:
     marks: list[Mark] = field(default_factory=list)
     loaders: list[dict[str, Any]] = field(default_factory=list)
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
 
@@ -141,6 +143,8 @@ def _add(log: WatchLog, row: list[Any]) -> None:
             log.epoch_ends.append(Span(start, end))
         case "K":
             log.compilations.append(Compilation(start, end, *rest))
+        case "G":
+            log.memory.append((start, *map(int, rest)))
         case "P":
             log.own_work.append(OwnWork(start, end, *rest))
         case "M":

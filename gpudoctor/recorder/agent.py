@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
-from gpudoctor.recorder import overhead, settings, stopping, torch_private
+from gpudoctor.recorder import cuda, overhead, settings, status, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.host import Host
@@ -69,6 +69,9 @@ class Agent:
         self.loop = Loop()
         self._rendezvous: Rendezvous | None = None
         self._event_cost_ns: int | None = None
+        self.status = status.Status(
+            self.place, self.options.progress, None if self.options.run_to_end else self.options.budget_s
+        )
         self.host = Host()
         self.sampler = InputSampler(self.files)
         self.open_files = OpenFiles(self.owns)
@@ -86,6 +89,7 @@ class Agent:
         self._epoch_ended = False
         self._started: dict[int, int] = {}
         self._stopped = "the script ended"
+        self._stopping = False
         self.steps = 0
         self.optimizer_events = 0
 
@@ -97,7 +101,7 @@ class Agent:
         self.place.forget()
         self.watch.forget()
         self.compiles.forget()
-        self.marks.stop()
+        self.marks.forget()
         self.bursts.forget()
         self.notes.clear()
         self._begin()
@@ -206,7 +210,9 @@ class Agent:
             self.bursts.abandon()
             self._clean = 0
         ended, self.steps = self.steps, self.steps + 1
-        self._bare += not (self.bursts.running or compiled or ended < STEADY_AFTER)
+        if not (self.bursts.running or compiled or ended < STEADY_AFTER):
+            self._bare += 1
+            self.status.step(step_ns)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
         elif self._time_to_stop(now):
@@ -215,8 +221,22 @@ class Agent:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
                 self.bursts.shorten()
             self.bursts.start(self.steps, step_ns)
+        for reading in cuda.memory_reading():
+            self.watch.add("G", now, now, *reading)
+        self.status.put(self._phase(), self.steps, self._watched_ns(now), now)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
+
+    def _phase(self) -> str:
+        if self.bursts.running:
+            return status.PROFILING
+        if self._stopping:
+            return status.STOPPING
+        return status.WATCHING if self.bursts.done else status.WARMING_UP
+
+    def _watched_ns(self, now: int) -> int:
+        """How long the run was watched, without what the recorder itself took."""
+        return now - (self._first_ns or now) - self._own_ns
 
     def _settled(self) -> bool:
         """Whether a burst may start: the asked-for warm-up is over, and nothing compiled lately."""
@@ -232,7 +252,7 @@ class Agent:
         return self._rendezvous.stop_now(self.steps, self._enough(now))
 
     def _enough(self, now: int) -> bool:
-        options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
+        options, elapsed_s = self.options, self._watched_ns(now) / 1e9
         if options.max_steps is not None and self.steps >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
         elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
@@ -241,6 +261,7 @@ class Agent:
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
         else:
             return False
+        self._stopping = True
         if self.open_files.quiet(now / 1e9):
             return True
         if elapsed_s < options.budget_s * HARD_BUDGET:
@@ -267,6 +288,8 @@ class Agent:
         if not self.place.claimed:
             self.done = True
             return
+        now = self.watch.now()
+        self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now, last=True)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),
@@ -303,6 +326,12 @@ class Agent:
             notes.append(f"the compile log is incomplete: {self.compiles.failed}")
         if self.marks.exhausted:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
+        if self.host.why_no_gpu is not None:
+            notes.append(f"clocks and throttling of the GPU were not read: {self.host.why_no_gpu}")
+        if self.marks.blocked:
+            notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
+        if self.marks.interrupted:
+            notes.append("the script set sys.settrace in a profiled step: from there on operators have no exact line")
         facts = {
             "zero_unix_ns": self.watch.zero_unix_ns,
             "steps": self.steps,
@@ -312,6 +341,7 @@ class Agent:
             "notes": notes + ([f"the watch log is incomplete: {self.watch.failed}"] if self.watch.failed else []),
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
+            "memory_snapshot": cuda.MEMORY_FILE if (self.place.folder / cuda.MEMORY_FILE).is_file() else None,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from gpudoctor.recorder import compile_calls, stopping
+from gpudoctor.recorder import compile_calls, cuda, stopping
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
@@ -65,6 +65,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    cuda.watch_history(agent.patches)
     agent.settings.install(agent.patches)
     compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
     return agent

@@ -11,6 +11,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
     ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler
     ["M", start, start, number, burst]      a profiled step began
+    ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
     ["L", {…}]  ["C", {…}]                  a DataLoader, a torch.compile call
 """
 
