@@ -10,6 +10,7 @@ from typing import Any
 
 from gpudoctor.ingest import op_classes
 from gpudoctor.ingest.kineto import DEVICE, Node, Trace, nanoseconds
+from gpudoctor.ingest.phases import Phases
 
 _THIN = (
     "torch/_jit_internal.py",
@@ -64,7 +65,13 @@ class Names:
 
 
 def rows(
-    trace: Trace, windows: Sequence[Window], offset_ns: int, observation: str, names: Names, first_id: int
+    trace: Trace,
+    windows: Sequence[Window],
+    offset_ns: int,
+    observation: str,
+    names: Names,
+    first_id: int,
+    by_hand: bool = False,
 ) -> list[dict[str, Any]]:
     """Rows of `ops` for one trace.
 
@@ -75,13 +82,14 @@ def rows(
         observation: light or detail.
         names: line marks and user files.
         first_id: op id of the first row.
+        by_hand: steps end at backward calls, because parameters are updated by hand.
     """
     starts = [window.start_ns for window in windows]
     classify = _Owners(names)
     made: list[dict[str, Any]] = []
     by_node: dict[int, int] = {}
     forwards: dict[tuple[int, int], int] = {}
-    backward_began: dict[int, int] = {}
+    phases = Phases(trace.nodes, starts, by_hand)
     for node in trace.nodes:
         at = bisect_right(starts, node.start_ns) - 1
         if at < 0 or node.start_ns >= windows[at].end_ns or node.name.startswith("ProfilerStep#"):
@@ -89,9 +97,7 @@ def rows(
         window = windows[at]
         parent = by_node.get(id(node.parent)) if node.parent is not None else None
         above = made[parent] if parent is not None else None
-        phase = _phase(node, above, backward_began.get(window.step))
-        if node.name == "gpudoctor::backward":
-            backward_began[window.step] = node.start_ns
+        phase = phases.of(node, above)
         row = _row(node, window, offset_ns, observation, names, classify)
         row |= {
             "op": first_id + len(made),
@@ -146,18 +152,6 @@ def _row(
         "forward_op": None,
         EXTERNAL: node.args.get("External id"),
     }
-
-
-def _phase(node: Node, above: Mapping[str, Any] | None, backward_began: int | None) -> str:
-    if node.name.startswith("enumerate(DataLoader)#"):
-        return "input"
-    if node.name == "gpudoctor::backward" or node.name.startswith("autograd::engine::"):
-        return "backward"
-    if node.name.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
-        return "optimizer"
-    if above is not None:
-        return str(above["phase"])
-    return "forward" if backward_began is None else "other"
 
 
 def _region(node: Node, above: Mapping[str, Any] | None) -> str | None:
@@ -279,16 +273,6 @@ def kernel_rows(
             }
         )
     return made
-
-
-def mark_transfers(ops: Sequence[dict[str, Any]], kernels: Sequence[Mapping[str, Any]]) -> None:
-    """Sets the phase `transfer` on operators of the forward that copy from the host to a device, callers included."""
-    by_id = {op["op"]: op for op in ops}
-    for kernel in kernels:
-        op = by_id.get(kernel["op"]) if kernel["direction"] == "h2d" else None
-        while op is not None and op["phase"] == "forward" and str(op["name"]).startswith("aten::"):
-            op["phase"] = "transfer"
-            op = by_id.get(op["parent"])
 
 
 def _direction(name: str) -> str | None:

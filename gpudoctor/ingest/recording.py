@@ -15,7 +15,7 @@ import gpudoctor
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import compile_context, compile_log, kineto, ops, steps, watch
+from gpudoctor.ingest import compile_context, compile_log, kineto, ops, phases, steps, watch
 from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording
 from gpudoctor.userfiles import UserFiles
@@ -23,6 +23,7 @@ from gpudoctor.userfiles import UserFiles
 CACHE = "profile"
 _MARK = "gpudoctor::line#"
 _FACTS = "facts.json"
+_SKEW_NS = 20_000  # a step's mark in the watch is a few microseconds older than its range in the trace
 _VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
 
 
@@ -92,8 +93,6 @@ def _build(recording: Recording, rank: Path) -> Profile:
     missing: dict[str, str] = {}
     if op_rows:
         tables["ops"] = op_rows
-        if not kernel_rows:
-            tables["step_budget"] = budget.rows(step_rows, op_rows)
     else:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     if kernel_rows:
@@ -101,6 +100,9 @@ def _build(recording: Recording, rank: Path) -> Profile:
     else:
         missing["kernels"] = "the run used no GPU" if op_rows else _why_no_ops(step_rows, bursts)
     _compile_tables(rank, begun, log, tables, missing)
+    phases.mark_compiled_optimizers(op_rows, tables.get("compilations", ()))
+    if op_rows and not kernel_rows:
+        tables["step_budget"] = budget.rows(step_rows, op_rows)
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
@@ -129,8 +131,10 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
         return "no training step was seen"
     if not bursts:
         return f"none of the {len(step_rows)} steps seen was profiled"
-    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
-    if all(set(burst["taken"]) <= compiling for burst in bursts):
+    seen = [row for row in step_rows if row["observation"] in ("light", "detail")]
+    if not seen:
+        return "what was profiled is no whole training step"
+    if all(row["compile_ns"] for row in seen):
         return "every profiled step had a compile in it"
     return "the recorded profiles cannot be read"
 
@@ -147,12 +151,13 @@ def _traces(
     names = ops.Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
     op_rows: list[dict[str, Any]] = []
     kernel_rows: list[dict[str, Any]] = []
-    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
-    clean = {b["label"] for b in bursts if set(b["taken"]) - compiling}
+    rows = steps.profiled(step_rows, log)
+    clean = {bursts[burst]["label"] for (burst, _), row in rows.items() if not row["compile_ns"]}
     for number, burst in enumerate(bursts):
-        taken = [step for step in burst["taken"] if step not in compiling]
+        own = {mark: row for (at, mark), row in rows.items() if at == number}
+        taken = {mark: row for mark, row in own.items() if not row["compile_ns"]}
         if not taken and burst["label"] not in clean:
-            taken = burst["taken"]
+            taken = own
         if not taken:
             continue
         try:
@@ -160,19 +165,22 @@ def _traces(
         except InputError as error:
             notes.append(f"a profiler burst is lost: {error}")
             continue
-        windows, offset = _windows(trace, number, log, set(taken))
+        windows, offset = _windows(trace, number, log, taken)
         if trace.bad:
             notes.append(f"{trace.bad} events of {burst['file']} are damaged and were left out")
-        made = ops.rows(trace, windows, offset, burst["label"], names, len(op_rows))
+        by_hand = any(row["source"] == "backward" for row in taken.values())
+        made = ops.rows(trace, windows, offset, burst["label"], names, len(op_rows), by_hand)
         kernel_rows += ops.kernel_rows(trace, windows, offset, made, len(kernel_rows))
         op_rows += made
-    ops.mark_transfers(op_rows, kernel_rows)
+    phases.mark_transfers(op_rows, kernel_rows)
     for row in op_rows:
         row.pop(ops.EXTERNAL)
     return op_rows, kernel_rows
 
 
-def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:
+def _windows(
+    trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: dict[int, dict[str, Any]]
+) -> tuple[list[ops.Window], int]:
     """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
     marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
     found = [
@@ -181,8 +189,16 @@ def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[in
         if node.name.startswith("ProfilerStep#")
     ]
     offsets = [marks[number] - node.start_ns for number, node in found if number in marks]
-    windows = [ops.Window(number, node.start_ns, node.end_ns) for number, node in found if number in taken]
-    return windows, int(median(offsets)) if offsets else 0
+    offset = int(median(offsets)) if offsets else 0
+    windows = [
+        # a validation pass in front of the step is not part of it
+        ops.Window(row["step"], max(node.start_ns, min(row["start_ns"] - offset - _SKEW_NS, node.end_ns)), node.end_ns)
+        if row["validation_ns"]
+        else ops.Window(row["step"], node.start_ns, node.end_ns)
+        for number, node in found
+        if (row := taken.get(number)) is not None
+    ]
+    return windows, offset
 
 
 def _compile_tables(

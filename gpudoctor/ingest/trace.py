@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget
-from gpudoctor.ingest import kineto, ops
+from gpudoctor.ingest import kineto, ops, phases
 from gpudoctor.profile import Profile
 
 _STEP = "ProfilerStep#"
@@ -27,7 +27,7 @@ def load(path: Path) -> Profile:
     observation = "detail" if trace.with_stack else "light"
     op_rows = ops.rows(trace, windows, -zero, observation, ops.Names((), ()), 0)
     kernel_rows = ops.kernel_rows(trace, windows, -zero, op_rows, 0)
-    ops.mark_transfers(op_rows, kernel_rows)
+    phases.mark_transfers(op_rows, kernel_rows)
     for row in op_rows:
         row.pop(ops.EXTERNAL)
     step_rows = [_step(window, zero, source, observation) for window in windows]

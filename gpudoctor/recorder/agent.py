@@ -22,8 +22,9 @@ from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
+from gpudoctor.recorder.leaves import Leaves
 from gpudoctor.recorder.line_marks import LineMarks
-from gpudoctor.recorder.loop import Loop
+from gpudoctor.recorder.loop import Loop, Signal
 from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
@@ -34,6 +35,8 @@ from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"
+MANY_BATCHES = 32  # beyond four times what a step usually takes: a validation pass too long to be profiled along
+MAX_REVISIONS = 3  # times the bursts are taken anew because the steps had been cut wrongly
 STEADY_AFTER = 2  # steps without a compile before a burst starts: the first ones fill caches and optimizer state
 LONG_STEP_SHARE = 0.1  # a step longer than this share of the budget is profiled once a burst
 BARE_STEPS = 12  # unprofiled steady steps before an epoch's end stops the run: times are judged on them
@@ -84,7 +87,11 @@ class Agent:
         self._first_ns: int | None = None
         self._own_ns = 0
         self._epoch_ended = False
-        self._started: dict[int, int] = {}
+        self._stepping: list[tuple[int, int, int]] = []
+        self._leaves = Leaves()
+        self._continues = self._creates_graph = False
+        self._revisions = 0
+        self._asked = self._usually_asked = 0
         self._stopped = "the script ended"
         self.steps = 0
         self.optimizer_events = 0
@@ -126,14 +133,25 @@ class Agent:
 
     def optimizer_begins(self, identity: int) -> None:
         """An optimizer is about to step."""
-        self._started[identity] = self.watch.now()
+        here = threading.get_ident()
+        # what is left over from a step that raised is dropped when its optimizer steps again
+        known = next(
+            (at for at, (it, thread, _) in enumerate(self._stepping) if (it, thread) == (identity, here)), None
+        )
+        del self._stepping[len(self._stepping) if known is None else known :]
+        self._stepping.append((identity, here, self.watch.now()))
 
     def optimizer_ended(self, identity: int, kind: str) -> None:
         """An optimizer stepped ("O") or a scaler skipped it ("S")."""
-        now = self.watch.now()
+        now, here = self.watch.now(), threading.get_ident()
         self.optimizer_events += 1
         self.place.claim()
-        self.watch.add(kind, self._started.pop(identity, now), now, identity, self._depth, threading.get_ident())
+        begun = next((entry for entry in reversed(self._stepping) if entry[:2] == (identity, here)), None)
+        if begun is not None:
+            del self._stepping[self._stepping.index(begun) :]
+        self.watch.add(kind, begun[2] if begun is not None else now, now, identity, self._depth, here)
+        if any(thread == here for _, thread, _ in self._stepping):  # a wrapper's step goes on around this one
+            return
         if self._depth:  # optimizer-in-backward: all steps of one backward call are one
             if self._optimizer_in_backward == self._backward_number:
                 return
@@ -145,21 +163,28 @@ class Agent:
             else:
                 self.boundary(now)
 
-    def backward_begins(self) -> None:
+    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A backward call is entered."""
         self.place.claim()
         self._depth += 1
-        if self._depth == 1:
-            self._backward_number += 1
+        if self._depth > 1:
+            return
+        self._backward_number += 1
+        _, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
+        # where optimizers are seen nobody asks
+        self._continues = accumulates and self.loop.signal is not Signal.OPTIMIZER and self._leaves.continues()
 
-    def backward_ended(self, started: int) -> None:
+    def backward_ended(self, started: int, args: tuple[Any, ...]) -> None:
         """A backward call returned."""
         self._depth -= 1
         if self._depth:
             return
         now = self.watch.now()
-        self.watch.add("B", started, now, threading.get_ident())
-        ended = self.loop.backward()
+        self.watch.add("B", started, now, threading.get_ident(), self._continues, self._creates_graph)
+        if self.loop.signal is not Signal.OPTIMIZER:
+            self._leaves.remember(torch_private.engine_flags(args, {})[0])
+        self._usually_asked, self._asked = max(self._usually_asked, self._asked), 0
+        ended = not self._stepping and self.loop.backward(self._continues)  # a closure's backward ends no step
         if (self._pending or ended) and not self._stated:
             self._pending = False
             self.boundary(now)
@@ -171,6 +196,11 @@ class Agent:
         here = threading.current_thread() is threading.main_thread()
         if here and self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
+        elif here:
+            self._asked += 1
+            if self._usually_asked and self._asked > MANY_BATCHES + 4 * self._usually_asked:
+                self.bursts.abandon()  # validation, thousands of batches perhaps: nothing to profile
+                self._clean = 0
         if not self.marks.pause():
             return _nothing
         self.sampler.start()
@@ -203,8 +233,7 @@ class Agent:
         self._compiles_seen = self.compiles.started
         self._clean = 0 if compiled else self._clean + 1
         if self.loop.take_revision() and not self._stated:
-            self.bursts.abandon()
-            self._clean = 0
+            self._start_anew(now)
         ended, self.steps = self.steps, self.steps + 1
         self._bare += not (self.bursts.running or compiled or ended < STEADY_AFTER)
         if self.bursts.running:
@@ -217,6 +246,16 @@ class Agent:
             self.bursts.start(self.steps, step_ns)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
+
+    def _start_anew(self, now: int) -> None:
+        """What was taken for steps was none (validation before training, say): everything is watched anew."""
+        self.bursts.abandon()
+        self._clean = 0
+        if self._revisions < MAX_REVISIONS:
+            self._revisions += 1
+            self.bursts.restart()
+            self._bare, self._epoch_ended = 0, False
+            self._first_ns, self._own_ns = now, 0
 
     def _settled(self) -> bool:
         """Whether a burst may start: the asked-for warm-up is over, and nothing compiled lately."""
@@ -235,9 +274,9 @@ class Agent:
         options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
         if options.max_steps is not None and self.steps >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
-        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
+        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS and not self._training_follows():
             self._stopped = "an epoch ended"
-        elif elapsed_s > options.budget_s * (1 if self.bursts.done else HARD_BUDGET):
+        elif elapsed_s > options.budget_s * (HARD_BUDGET if self._training_follows() or not self.bursts.done else 1):
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
         else:
             return False
@@ -247,6 +286,10 @@ class Agent:
             return False
         self.notes.append("stopped while a file was being written: no step's end came without")
         return True
+
+    def _training_follows(self) -> bool:
+        """Whether what is seen now looks like inference, but in a script that has made an optimizer."""
+        return self.loop.signal is Signal.BATCH and torch_private.optimizer_made()
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the recorder's."""

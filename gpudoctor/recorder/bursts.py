@@ -60,8 +60,8 @@ class Bursts:
     ) -> None:
         self._place, self._watch, self._marks = place, watch, marks
         self._after_burst = after_burst
-        # detail first: a script that stops after four steps still gets its lines
-        self._plan = [Burst("detail", 2), Burst("light", 3)]
+        self._plan = _plan()
+        self._allowed = {burst.label for burst in self._plan}
         self._running: Burst | None = None
         self._session: Any = None
         self._range: Any = None
@@ -81,6 +81,10 @@ class Bursts:
     def running(self) -> bool:
         """Whether a burst is being taken."""
         return self._running is not None
+
+    def restart(self) -> None:
+        """Plans every burst again; those that were taken stay, for what they are worth."""
+        self._plan = [burst for burst in _plan() if burst.label in self._allowed]
 
     def shorten(self) -> None:
         """Plans one step a burst: the steps are too long for more."""
@@ -176,6 +180,7 @@ class Bursts:
             ops = (self._place.folder / burst.file).read_bytes().count(b'"cpu_op"') // len(burst.taken)
             if ops > MAX_DETAIL_OPS:
                 self._plan = [planned for planned in self._plan if planned.label != "detail"]
+                self._allowed.discard("detail")
                 self.notes.append(
                     f"a step runs {ops:,} operators: lines and shapes were not recorded (limit {MAX_DETAIL_OPS:,})"
                 )
@@ -184,6 +189,7 @@ class Bursts:
         """A forked child takes no bursts when its parent has used the profiler: its threads are gone."""
         if self.taken or self._running is not None or self._foreign:
             self._plan = []
+            self._allowed.clear()
         self._running = self._session = self._range = None
         self.taken, self.notes, self._foreign, self._retakes = [], [], set(), 0
 
@@ -232,6 +238,11 @@ class Bursts:
             self.notes.append("the script's own profiler ran: gpudoctor profiled only when it did not")
         self.abandon()
         self._foreign.add(id(session))
+
+
+def _plan() -> list[Burst]:
+    # detail first: a script that stops after four steps still gets its lines
+    return [Burst("detail", 2), Burst("light", 3)]
 
 
 def _activities() -> list[ProfilerActivity]:
