@@ -16,6 +16,13 @@ from gpudoctor.ingest.kineto import Node
 
 BACKWARD = "gpudoctor::backward"
 _STEP = "Optimizer.step#"
+_NAMED = (
+    ("enumerate(DataLoader)#", "input"),
+    (BACKWARD, "backward"),
+    ("autograd::engine::", "backward"),
+    (_STEP, "optimizer"),
+    ("Optimizer.zero_grad#", "optimizer"),
+)
 _UPDATES = re.compile(r"aten::(_foreach_)?(add|sub|mul|div|addcmul|addcdiv|lerp|copy)_$")
 """In-place arithmetic, of which an update by hand consists."""
 
@@ -73,12 +80,9 @@ class Phases:
 
     def of(self, node: Node, above: Mapping[str, Any] | None) -> str:
         """The phase of an operator; `above` is the row of its caller."""
-        if node.name.startswith("enumerate(DataLoader)#"):
-            return "input"
-        if node.name == BACKWARD or node.name.startswith("autograd::engine::"):
-            return "backward"
-        if node.name.startswith((_STEP, "Optimizer.zero_grad#")):
-            return "optimizer"
+        named = next((phase for name, phase in _NAMED if node.name.startswith(name)), None)
+        if named is not None:
+            return named
         if node.parent is not None and (id(node.parent) in self._closures or id(node.parent) in self._around):
             return self._in_closure(node)
         if above is not None:

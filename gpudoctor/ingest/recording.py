@@ -214,6 +214,7 @@ def _compile_tables(
         missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
         return
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
+    files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
     seen = {span.compile_id for span in log.compilations}
     lost = len(seen - {row["compile_id"] for row in read.compilations})

@@ -151,7 +151,9 @@ def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
     for span in spans:
         start = span.start_ns
         first = bisect_right(holes, start, key=lambda hole: hole.end_ns)
-        for hole in itertools.takewhile(lambda hole: hole.start_ns < span.end_ns, itertools.islice(holes, first, None)):
+        for hole in itertools.islice(holes, first, None):
+            if hole.start_ns >= span.end_ns:
+                break
             if hole.start_ns > start:
                 left.append(Span(start, hole.start_ns))
             start = max(start, hole.end_ns)

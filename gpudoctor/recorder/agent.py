@@ -53,7 +53,7 @@ class Agent:
     """
 
     def __init__(self, recording: Path, options: Options, stated: bool = False) -> None:
-        self.recording, self.options, self._stated = recording, options, stated
+        self.recording, self.options, self._only_stated = recording, options, stated
         self.place = Place(recording)
         self.patches = Patches()
         self.pid, self.done = os.getpid(), False
@@ -76,6 +76,8 @@ class Agent:
         self.sampler = InputSampler(self.files)
         self.open_files = OpenFiles(self.owns)
         self._thread: int | None = None
+        self._stated = self._only_stated
+        self._guessed = 0
         self._depth = 0
         self._pending = False
         self._optimizer_in_backward: int | None = None
@@ -135,10 +137,8 @@ class Agent:
         """An optimizer is about to step."""
         here = threading.get_ident()
         # what is left over from a step that raised is dropped when its optimizer steps again
-        known = next(
-            (at for at, (it, thread, _) in enumerate(self._stepping) if (it, thread) == (identity, here)), None
-        )
-        del self._stepping[len(self._stepping) if known is None else known :]
+        left = next((at for at, entry in enumerate(self._stepping) if entry[:2] == (identity, here)), None)
+        del self._stepping[len(self._stepping) if left is None else left :]
         self._stepping.append((identity, here, self.watch.now()))
 
     def optimizer_ended(self, identity: int, kind: str) -> None:
@@ -221,6 +221,18 @@ class Agent:
         self.watch.add("T", started, now)
         self.boundary(now)
 
+    def step_marked(self) -> None:
+        """The script says that a step ended; from the first mark on nothing is guessed."""
+        self.place.claim()
+        now = self.watch.now()
+        self.watch.add("T", now, now)
+        if not self._stated:
+            self._stated, self._guessed = True, self.steps
+            if self.steps:
+                self._start_anew(now)
+        if not self._depth:  # a profiler must not start or stop in a backward call
+            self.boundary(now)
+
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def boundary(self, now: int) -> None:
@@ -264,7 +276,7 @@ class Agent:
         return self._clean >= STEADY_AFTER
 
     def _time_to_stop(self, now: int) -> bool:
-        if self.options.run_to_end or self._stated:
+        if self.options.run_to_end:
             return False
         if self._rendezvous is None:
             self._rendezvous = Rendezvous(self.recording, rank(), world_size())
@@ -272,7 +284,7 @@ class Agent:
 
     def _enough(self, now: int) -> bool:
         options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
-        if options.max_steps is not None and self.steps >= options.max_steps:
+        if options.max_steps is not None and self.steps - self._guessed >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
         elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS and not self._training_follows():
             self._stopped = "an epoch ended"
@@ -289,7 +301,7 @@ class Agent:
 
     def _training_follows(self) -> bool:
         """Whether what is seen now looks like inference, but in a script that has made an optimizer."""
-        return self.loop.signal is Signal.BATCH and torch_private.optimizer_made()
+        return self.loop.signal is Signal.BATCH and not self._stated and torch_private.optimizer_made()
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the recorder's."""
@@ -348,7 +360,7 @@ class Agent:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
         facts = {
             "zero_unix_ns": self.watch.zero_unix_ns,
-            "steps": self.steps,
+            "steps": self.steps - self._guessed,
             "signal": self.loop.signal.value if self.loop.signal else None,
             "stopped": reason,
             "stopped_by_gpudoctor": stopped,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from gpudoctor import stepping
 from gpudoctor.recorder import compile_calls, stopping
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
@@ -65,6 +67,19 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    if not stated:
+        agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
     compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
     return agent
+
+
+def _step_marks(agent: Agent) -> Callable[[], None]:
+    """What `gpudoctor.step()` calls."""
+    marked = agent.guarded(agent.step_marked)
+
+    def listener() -> None:
+        if agent.live():
+            marked()
+
+    return listener
