@@ -137,7 +137,7 @@ _running: list[Recording] = []
 @contextmanager
 def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
     from gpudoctor.recorder.options import Options
-    from gpudoctor.recorder.start import arm
+    from gpudoctor.recorder.start import arm, aside
     from gpudoctor.recording import create
 
     if _running:
@@ -156,14 +156,15 @@ def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
     recording = create(cwd, label, manifest)
     Options(str(cwd), run_to_end=True).save(recording.path)
     _running.append(recording)
-    agent = arm(recording.path, stated)
-    agent.place.claim()
-    try:
-        yield Session(recording), agent
-    finally:
-        _running.clear()
-        agent.finish("the block ended")
-        agent.uninstall()
+    with aside():
+        agent = arm(recording.path, stated)
+        agent.place.claim()
+        try:
+            yield Session(recording), agent
+        finally:
+            _running.clear()
+            agent.finish("the block ended")
+            agent.uninstall()
 
 
 __all__ = ["Config", "Session", "analyze", "check", "load", "record"]

@@ -76,6 +76,7 @@ class Agent:
         self.sampler = InputSampler(self.files)
         self.open_files = OpenFiles(self.owns)
         self._thread: int | None = None
+        self._aside_ns = 0
         self._stated = self._only_stated
         self._guessed = 0
         self._depth = 0
@@ -116,7 +117,7 @@ class Agent:
     @torch_private.as_torch_code  # called where Dynamo looks at every frame
     def live(self) -> bool:
         """Whether events count: this process, not finished, Dynamo not tracing."""
-        return not self.done and os.getpid() == self.pid and not is_compiling()
+        return not (self.done or self._aside_ns) and os.getpid() == self.pid and not is_compiling()
 
     def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that cannot hurt: hidden from Dynamo, and disarming on its own errors."""
@@ -232,6 +233,21 @@ class Agent:
                 self._start_anew(now)
         if not self._depth:  # a profiler must not start or stop in a backward call
             self.boundary(now)
+
+    def step_aside(self) -> None:
+        """The script records a block itself: nothing is watched until `come_back`, as two profilers would crash."""
+        self.bursts.abandon()
+        self.bursts.idle = True
+        self._aside_ns = self.watch.now()
+
+    def come_back(self) -> None:
+        """The script's own recording ended."""
+        note = "the script recorded a block itself (gpudoctor.record or check): the block was not watched"
+        if note not in self.notes:
+            self.notes.append(note)
+        self.watch.add("P", self._aside_ns, self.watch.now(), len(self.bursts.taken), "aside")
+        self.bursts.idle, self._aside_ns, self._clean, self._boundary_ns = False, 0, 0, None
+        self._stepping.clear()
 
     # -- steps ---------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class Bursts:
         self._foreign: set[int] = set()
         self._retakes = 0
         self._closed = False
+        self.idle = False
+        """While true the profilers that start and end are no concern of this recorder."""
         self.taken: list[Burst] = []
         self.notes: list[str] = []
         self._yield_to_foreign_sessions(patches)
@@ -232,7 +234,7 @@ class Bursts:
         self._closed = True
 
     def _foreign_begins(self, session: Any) -> None:
-        if self._closed:
+        if self._closed or self.idle:
             return
         if not self._foreign and not any("own profiler" in note for note in self.notes):
             self.notes.append("the script's own profiler ran: gpudoctor profiled only when it did not")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -27,9 +28,26 @@ def install(folder: str) -> None:
         folder: the recording's folder; `options.json` lies in it.
     """
     agent = arm(Path(folder))
+    _for_life.append(agent)
     atexit.register(lambda: agent.finish("the script ended"))
     stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
     os.register_at_fork(after_in_child=agent.forked)
+
+
+_for_life: list[Agent] = []
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Keeps the recorder of the whole process, if there is one, out of a block that is recorded by itself."""
+    watching = [agent for agent in _for_life if agent.live()]
+    for agent in watching:
+        agent.step_aside()
+    try:
+        yield
+    finally:
+        for agent in watching:
+            agent.come_back()
 
 
 def arm(recording: Path, stated: bool = False) -> Agent:

@@ -10,7 +10,8 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread]   a batch
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
-    ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler
+    ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler;
+                                            or aside: a block that the script recorded itself
     ["M", start, start, number, burst]      a profiled step began
     ["L", {…}]  ["C", {…}]                  a DataLoader, a torch.compile call
 """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -69,7 +67,6 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
     client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")])))
         client.execute()
     yield {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
 
