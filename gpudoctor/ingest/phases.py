@@ -42,17 +42,20 @@ class Phases:
         self._closures: dict[int, list[Node]] = {}
         self._around: set[int] = set()
         self._recorded: set[int] = set()
+        self._calls: list[Node] = []
         self._hand: dict[int, int] = {}
         for node in nodes:
             if node.name == BACKWARD or node.name.startswith("autograd::engine::"):
                 window = self._window(node)
                 self._last_backward[window] = max(node.start_ns, self._last_backward.get(window, node.start_ns))
             if node.name == BACKWARD:
+                self._calls.append(node)
                 self._note_closure(node)
         if self._closures:
             for node in nodes:
                 if _recorded(node):
                     self._recorded.update(id(one) for one in _upwards(node))
+        self._calls.sort(key=lambda call: call.start_ns)
         if by_hand:
             self._find_updates(nodes)
 
@@ -87,20 +90,29 @@ class Phases:
             return self._in_closure(node)
         if above is not None:
             return str(above["phase"])
+        if self._during_backward(node):
+            return "backward"
         window = self._window(node)
         if node.start_ns < self._hand.get(window, 0):
             return "optimizer"
         return "forward" if node.start_ns <= self._last_backward.get(window, node.start_ns) else "other"
+
+    def _during_backward(self, node: Node) -> bool:
+        """Whether another thread's work was handed over by a backward call: the reduction of gradients, say."""
+        at = bisect_right(self._calls, node.start_ns, key=lambda call: call.start_ns) - 1
+        return at >= 0 and node.start_ns < self._calls[at].end_ns and node.thread != self._calls[at].thread
 
     def _in_closure(self, node: Node) -> str:
         """The phase of what an optimizer's step, or a range around its closure, calls directly."""
         if id(node) in self._around:
             return "forward"
         calls = next(self._closures[id(one)] for one in _upwards(node.parent) if id(one) in self._closures)
+        closure = id(node.parent) in self._around
         if node.start_ns >= calls[-1].start_ns:
-            return "other" if id(node.parent) in self._around else "optimizer"
+            return "other" if closure else "optimizer"
         # between two calls of the closure the optimizer works without autograd
-        return "forward" if node.start_ns < calls[0].start_ns or id(node) in self._recorded else "optimizer"
+        forward = closure or node.start_ns < calls[0].start_ns or id(node) in self._recorded
+        return "forward" if forward else "optimizer"
 
 
 def _upwards(node: Node | None) -> Iterable[Node]:

@@ -87,6 +87,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
         notes.append("the process was killed: only what it had written by then was read")
     if log.damaged:
         notes.append(f"{log.damaged} lines of the watch log are damaged and were left out")
+    if len(recording.ranks) > 1:
+        notes.append(f"{len(recording.ranks)} ranks were recorded: {rank.name} was judged, the others were not")
     step_rows, batch_rows = steps.tables(log, bursts)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
     op_rows, kernel_rows = _traces(rank, bursts, log, step_rows, sources, notes)

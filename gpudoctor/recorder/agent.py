@@ -228,7 +228,7 @@ class Agent:
         now = self.watch.now()
         self.watch.add("T", now, now)
         if not self._stated:
-            self._stated, self._guessed = True, self.steps
+            self._stated = True
             if self.steps:
                 self._start_anew(now)
         if not self._depth:  # a profiler must not start or stop in a backward call
@@ -281,6 +281,7 @@ class Agent:
         self._clean = 0
         if self._revisions < MAX_REVISIONS:
             self._revisions += 1
+            self._guessed = self.steps
             self.bursts.restart()
             self._bare, self._epoch_ended = 0, False
             self._first_ns, self._own_ns = now, 0
@@ -300,11 +301,13 @@ class Agent:
 
     def _enough(self, now: int) -> bool:
         options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
+        if self._training_follows() and elapsed_s <= options.budget_s * HARD_BUDGET:
+            return False
         if options.max_steps is not None and self.steps - self._guessed >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
-        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS and not self._training_follows():
+        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
             self._stopped = "an epoch ended"
-        elif elapsed_s > options.budget_s * (HARD_BUDGET if self._training_follows() or not self.bursts.done else 1):
+        elif elapsed_s > options.budget_s * (1 if self.bursts.done else HARD_BUDGET):
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
         else:
             return False
