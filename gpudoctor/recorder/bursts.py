@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpudoctor.recorder import torch_private
+from gpudoctor.recorder import complaints, torch_private
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place
@@ -108,7 +108,8 @@ class Bursts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
-            self._session.start()
+            with complaints.held_back():
+                self._session.start()
         self._running = self._plan.pop(0)
         self._watch.add("P", began, self._watch.now(), len(self.taken), "start")
         if burst.label == "detail":

@@ -179,6 +179,24 @@ def test_steps(name: str, check: Callable[..., Checked]) -> None:
     assert (ops["step"].map(labels) == ops["observation"]).all()
 
 
+def test_a_loop_in_a_thread_is_watched_without_a_word_on_the_scripts_streams(check: Callable[..., Checked]) -> None:
+    code = """import threading
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def work():
+    for (x,) in DataLoader(TensorDataset(torch.randn(160, 8)), batch_size=8):
+        opt.zero_grad(); net(x).square().mean().backward(); opt.step()
+thread = threading.Thread(target=work); thread.start(); thread.join()
+print("done")
+"""
+    run = check(HEAD + code, "--run-to-end")
+    assert (run.diagnosis["run"]["steps"], run.diagnosis["run"]["step_source"]) == (20, "optimizer")
+    assert all(found - {"other"} == TRAINING | {"input"} for found in run.phases())
+    said, report = run.err.splitlines()
+    assert said == "done"
+    assert report.endswith("report.html")
+
+
 def test_the_line_is_exact_for_operators_methods_and_conversions(check: Callable[..., Checked]) -> None:
     code = """import torch, torch.nn as nn
 net = nn.Linear(8, 1)
