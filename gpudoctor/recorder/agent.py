@@ -184,7 +184,9 @@ class Agent:
         self.watch.add("B", started, now, threading.get_ident(), self._continues, self._creates_graph)
         if self.loop.signal is not Signal.OPTIMIZER:
             self._leaves.remember(torch_private.engine_flags(args, {})[0])
-        self._usually_asked, self._asked = max(self._usually_asked, self._asked), 0
+        if not self._validating():
+            self._usually_asked = max(self._usually_asked, self._asked)
+        self._asked = 0
         ended = not self._stepping and self.loop.backward(self._continues)  # a closure's backward ends no step
         if (self._pending or ended) and not self._stated:
             self._pending = False
@@ -199,13 +201,16 @@ class Agent:
             self.boundary(self.watch.now())
         elif here:
             self._asked += 1
-            if self._usually_asked and self._asked > MANY_BATCHES + 4 * self._usually_asked:
-                self.bursts.abandon()  # validation, thousands of batches perhaps: nothing to profile
-                self._clean = 0
+            if self._validating():
+                self.bursts.cut_short()  # thousands of batches perhaps: nothing to profile
         if not self.marks.pause():
             return _nothing
         self.sampler.start()
         return self._batch_made
+
+    def _validating(self) -> bool:
+        """Whether far more batches were asked for since the last backward call than a step takes."""
+        return bool(self._usually_asked) and self._asked > MANY_BATCHES + 4 * self._usually_asked
 
     def _batch_made(self) -> None:
         self.sampler.stop()

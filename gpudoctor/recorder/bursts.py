@@ -204,6 +204,13 @@ class Bursts:
         burst.taken.clear()
         self.stop()
 
+    def cut_short(self) -> None:
+        """Ends the running burst with the steps it has; without any it is planned again, however often."""
+        burst = self._running
+        if burst is not None:
+            self._retakes -= not burst.taken
+            self.stop()
+
     def _save(self) -> None:
         content = [asdict(burst) for burst in self.taken]
         (self._place.folder / FILE).write_text(json.dumps(content), encoding="utf-8")

@@ -140,6 +140,16 @@ LOOPS = {
         "optimizer",
         TRAINING | {"input"},
     ),
+    "a long validation after every three steps": (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "train, val = (DataLoader(TensorDataset(torch.randn(n, 8)), batch_size=8) for n in (24, 800))\n"
+        "for epoch in range(8):\n    for (x,) in train: opt.zero_grad(); net(x).square().mean().backward(); opt.step()\n"
+        "    with torch.no_grad():\n        for (x,) in val: net(x)\n",
+        24,
+        "optimizer",
+        TRAINING | {"input"},
+    ),
     "a loader that ends while gradients accumulate": (
         "from torch.utils.data import DataLoader, TensorDataset\n"
         "net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
