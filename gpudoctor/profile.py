@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DTYPES: dict[Kind, str] = {"int": "Int64", "float": "Float64", "str": "string", "bool": "boolean"}
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 
@@ -78,14 +78,20 @@ TABLES: dict[str, Table] = {
                 "observation",
                 "str",
                 "how it was watched: bare (no profiler), light (profiler without options), detail (stacks, shapes, "
-                "memory), disturbed (gpudoctor's own work fell inside: not to be timed)",
+                "memory), disturbed (gpudoctor's own work or a validation pass fell inside: not to be timed)",
             ),
             ("warmup", "bool", "before the steady state: first steps, and steps up to the last of the first compiles"),
             ("compile_ns", "int", "time inside the step in which torch.compile compiled"),
             ("input_ns", "int", "time the loop waited for the next batch"),
-            ("backward_ns", "int", "time inside backward calls"),
-            ("optimizer_ns", "int", "time inside optimizer steps"),
-            ("batches", "int", "batches taken from DataLoaders in the step"),
+            ("backward_ns", "int", "time inside backward calls, without optimizers that step there"),
+            ("optimizer_ns", "int", "time inside optimizer steps, behind the forward and backward of a closure"),
+            (
+                "validation_ns",
+                "int",
+                "time of validation since the step before: passes over a loader without a backward call; in front of "
+                "the step and no part of dur_ns, or inside it (then disturbed)",
+            ),
+            ("batches", "int", "batches taken from DataLoaders in the step, without those of validation"),
             ("epoch", "int", "epoch of the step's last batch, from 0; null without a DataLoader"),
             (
                 "source",
@@ -305,7 +311,8 @@ TABLES: dict[str, Table] = {
             "one batch taken from a DataLoader",
             _CHECK,
             ("loader", "int", "id in loaders"),
-            ("step", "int", "step that used it"),
+            ("step", "int", "step that used it; null for one of validation"),
+            ("validation", "bool", "taken in a validation pass: a pass without a backward call in a run that trains"),
             ("epoch", "int", "pass over this loader, from 0"),
             ("position", "int", "position in its epoch, from 0"),
             ("start_ns", "int", "when the loop asked for it"),

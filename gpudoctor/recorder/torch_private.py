@@ -33,6 +33,29 @@ def engine_entry() -> Callable[..., Any] | None:
     return getattr(torch.autograd, "_engine_run_backward", None)
 
 
+def engine_flags(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
+    """Of a call of the engine entry: the outputs, whether the gradients get a graph, whether they are accumulated."""
+    outputs = args[0] if args else ()
+    creates_graph = bool(args[3]) if len(args) > 3 else bool(kwargs.get("create_graph", False))
+    return outputs, creates_graph, bool(kwargs.get("accumulate_grad", False))
+
+
+def accumulated_leaf(node: Any) -> Any | None:
+    """The tensor whose gradient an AccumulateGrad node adds to; None for other nodes."""
+    return getattr(node, "variable", None) if node.name() == "torch::autograd::AccumulateGrad" else None
+
+
+def optimizer_made() -> bool:
+    """Whether an optimizer was constructed in this process: its class has its `step` hooked then."""
+    todo = list(torch.optim.Optimizer.__subclasses__())
+    while todo:
+        cls = todo.pop()
+        if getattr(cls.step, "hooked", False):
+            return True
+        todo += cls.__subclasses__()
+    return False
+
+
 def profiler_running() -> bool:
     """Whether some profiler session is active in this process."""
     return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
