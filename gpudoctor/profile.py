@@ -226,6 +226,7 @@ TABLES: dict[str, Table] = {
             ("owner", "str", "who had the time, as in step_budget"),
             ("evidence", "str", "name of the event on the host that says so; null for unknown"),
             ("op", "int", "op id of the operator the host was in"),
+            ("call", "int", "id in runtime_calls of the call that is the evidence; null when it is none"),
             ("file", "str", "user's source file of that operator"),
             ("line", "int", "user's source line of that operator"),
         ),
@@ -466,7 +467,8 @@ TABLES: dict[str, Table] = {
                 "str",
                 "main thread: input, compile, matmul, operators, optimizer, framework, python; device: compute, "
                 "communication, copies, then what the host did while the device was idle: input, sync, memory, "
-                "compile, optimizer, launch (operators, launch calls), python (between operators), unknown",
+                "compile, optimizer, launch (operators, launch calls), python (between operators), queued (launched, and "
+                "not begun by the device), unknown",
             ),
             ("dur_ns", "int", "time it owns"),
         ),

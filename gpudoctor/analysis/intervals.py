@@ -105,6 +105,30 @@ def covered(spans: Spans, start: Ints, end: Ints) -> Ints:
     return np.where(end > start, _before(spans, end) - _before(spans, start), 0)
 
 
+def split(start: Ints, end: Ints, edges: Ints) -> tuple[Ints, Ints, NDArray[np.intp]]:
+    """Cuts intervals at points in time.
+
+    Args:
+        start: begins.
+        end: ends, after the begins.
+        edges: where to cut, ascending.
+
+    Returns:
+        Starts and ends of the pieces in order, and the number of the interval that each is a piece of.
+    """
+    start, end, edges = ints(start), ints(end), ints(edges)
+    first = np.searchsorted(edges, start, side="right")
+    inside = np.maximum(np.searchsorted(edges, end, side="left") - first, 0)
+    origin = np.repeat(np.arange(len(start)), inside + 1)
+    number = np.arange(len(origin)) - np.repeat(np.cumsum(inside + 1) - (inside + 1), inside + 1)
+    begins, stops = start[origin], end[origin]
+    if len(edges):
+        at = first[origin] + number
+        begins = np.where(number > 0, edges[np.maximum(at - 1, 0)], begins)
+        stops = np.where(number < inside[origin], edges[np.minimum(at, len(edges) - 1)], stops)
+    return begins, stops, origin
+
+
 def first_come(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Makes intervals disjoint without losing a nanosecond: each belongs to the one that began first.
 

@@ -18,7 +18,7 @@ REFERENCE = FOLDER / "reference.json"
 TRACES = sorted(json.loads(REFERENCE.read_text())) if REFERENCE.exists() else [REFERENCE.name]
 
 LIBRARIES = re.compile("nccl|rccl", re.IGNORECASE)
-"""What the reference takes for communication. Our classes know more: symmetric memory's `multimem_all_reduce_kernel`."""
+"""What the reference takes for communication; `kernel_class` knows more (symmetric memory's `multimem_…` kernels)."""
 
 COMPUTE, COMMUNICATION, COPY = exposed.COMPUTE, exposed.COMMUNICATION, exposed.COPY
 

@@ -78,6 +78,18 @@ def test_first_come_gives_each_nanosecond_to_one_interval(pairs: list[tuple[int,
     assert sum(lengths) == merge(*arrays(pairs)).total
 
 
+@given(lists, st.sets(points, max_size=8))
+def test_split_keeps_every_nanosecond_and_cuts_at_each_edge(pairs: list[tuple[int, int]], cuts: set[int]) -> None:
+    filled = [(a, b) for a, b in pairs if b > a]
+    edges = ints([t + EPOCH for t in sorted(cuts)])
+    start, end, origin = intervals.split(*arrays(filled), edges)
+    wanted = []
+    for row, (a, b) in enumerate(filled):
+        stops = [a, *(t for t in sorted(cuts) if a < t < b), b]
+        wanted += [(x, y, row) for x, y in zip(stops, stops[1:], strict=False)]
+    assert list(zip((start - EPOCH).tolist(), (end - EPOCH).tolist(), origin.tolist(), strict=True)) == wanted
+
+
 def test_empty_and_negative_intervals_cover_nothing() -> None:
     assert len(merge(ints([5, 7]), ints([5, 3]))) == 0
     assert intervals.covered(merge(ints([0]), ints([9])), ints([4, 6]), ints([4, 2])).tolist() == [0, 0]

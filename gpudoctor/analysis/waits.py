@@ -1,0 +1,96 @@
+"""Waits that cost a device idle time only after they are over.
+
+While the host waits (for a batch, for the device, for memory) the device works off what was launched before. A wait
+that ends when the device has run dry leaves idle time behind it: the host then does its usual work between launches,
+but without the lead that it had. Without the wait all of that would have been launched earlier by as much as the device
+was busy during it. So a wait is owed that much of the idle time that follows, and never more:
+
+- its *credit* is the device's busy time during the wait (the idle time during it is the wait's own anyway);
+- idle time behind it is charged to the last wait with credit left;
+- a wait for the device itself voids older credit: with more lead the host would only have waited there for longer. A
+  wait that was shorter than the credit left is no such wait, and voids nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpudoctor.analysis.intervals import Ints, Mask, Spans, covered, split
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Times in which the host waited, in the order of their ends.
+
+    Attributes:
+        start: begins.
+        end: ends.
+        device: waited for the device itself.
+    """
+
+    start: Ints
+    end: Ints
+    device: Mask
+
+
+def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.intp], NDArray[np.intp]]:
+    """Charges idle time to the waits before it.
+
+    Args:
+        waits: the host's waits.
+        busy: times in which the device was busy.
+        start: begins of the idle stretches that a wait may explain, ascending and disjoint.
+        end: their ends.
+
+    Returns:
+        Starts and ends of pieces, the number of the stretch that each is a piece of, and the number of the wait that
+        owns it (-1: none does).
+    """
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - start)])
+    marks, owners = _charges(
+        waits, covered(busy, waits.start, waits.end), _idle_before(start, end, before, waits.end), int(before[-1])
+    )
+    # on an axis that counts idle time only, the stretches touch and the charges are a step function
+    lo, hi, origin = split(before[:-1], before[1:], marks)
+    at = np.searchsorted(marks, lo, side="right") - 1
+    owner = np.where(at >= 0, owners[at], -1) if len(marks) else np.full(len(lo), -1, np.intp)
+    shift = start[origin] - before[:-1][origin]
+    return lo + shift, hi + shift, origin, owner
+
+
+def _idle_before(start: Ints, end: Ints, before: Ints, times: Ints) -> Ints:
+    """Idle time in the stretches before each time."""
+    at = np.searchsorted(start, times, side="right")
+    if not len(start):
+        return np.zeros(len(times), np.int64)
+    beyond = np.where(at > 0, np.maximum(end[at - 1] - times, 0), 0)
+    return np.asarray(before[at] - beyond, dtype=np.int64)
+
+
+def _charges(waits: Waits, credit: Ints, begins: Ints, total: int) -> tuple[Ints, NDArray[np.intp]]:
+    """Where on the axis of idle time the owner changes, and to which wait. One pass over the waits, not over kernels."""
+    marks: list[int] = []
+    owners: list[int] = []
+    left: list[tuple[int, int]] = []  # (wait, credit left), the latest last
+    stops = [*begins[1:].tolist(), total]
+    for number, (own, begin, stop, device) in enumerate(
+        zip(credit.tolist(), begins.tolist(), stops, waits.device.tolist(), strict=True)
+    ):
+        if device and own >= sum(rest for _, rest in left):
+            left.clear()
+        if own > 0:
+            left.append((number, own))
+        while begin < stop and left:
+            wait, rest = left.pop()
+            taken = min(rest, stop - begin)
+            marks.append(begin)
+            owners.append(wait)
+            begin += taken
+            if rest > taken:
+                left.append((wait, rest - taken))
+        marks.append(begin)
+        owners.append(-1)
+    return np.array(marks, np.int64), np.array(owners, np.intp)
