@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from gpudoctor.errors import GpuDoctorError
@@ -509,6 +510,106 @@ def columns(name: str, values: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     nothing: Sequence[Any] = [None] * length
     made = pd.DataFrame({c.name: list(values.get(c.name, nothing)) for c in table.columns}, dtype=object)
     return made.astype({c.name: c.dtype for c in table.columns})
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A text column by dictionary: `values[codes[row]]`, null where the code is negative."""
+
+    codes: np.ndarray[Any, np.dtype[np.int32]]
+    values: Sequence[str]
+
+    def take(self, rows: np.ndarray[Any, Any]) -> Coded:
+        """The rows that an index array or a mask picks."""
+        return Coded(self.codes[rows], self.values)
+
+
+def arrays(name: str, length: int, given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> pd.DataFrame:
+    """Builds a large table from arrays without touching single cells; columns left out are null.
+
+    Args:
+        name: one of `TABLES`.
+        length: number of rows.
+        given: by column name: integers (`MISSING` is null), floats (NaN is null), booleans (as int8, -1 is null), or
+            `Coded` texts. Texts become categories: one copy of each text, however many rows have it.
+
+    Returns:
+        A frame with exactly the declared columns, in order.
+    """
+    table = _declared(name)
+    unknown = set(given) - set(table.names)
+    if unknown:
+        raise GpuDoctorError(f"table {name!r} has no column {sorted(unknown)[0]!r}; it has {', '.join(table.names)}")
+    made = {column.name: _array(column.kind, length, given.get(column.name)) for column in table.columns}
+    return pd.DataFrame(made, index=pd.RangeIndex(length), copy=False)
+
+
+def from_columns(name: str, given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> pd.DataFrame:
+    """As `arrays`, with the length of the columns given (at least one)."""
+    return arrays(name, length(given), given)
+
+
+def length(given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> int:
+    """Number of rows of some columns (at least one)."""
+    first = next(iter(given.values()))
+    return len(first.codes if isinstance(first, Coded) else first)
+
+
+def joined(parts: Sequence[Mapping[str, np.ndarray[Any, Any] | Coded]]) -> dict[str, np.ndarray[Any, Any] | Coded]:
+    """Columns of several parts, one below the other; each part has the same columns."""
+    made: dict[str, np.ndarray[Any, Any] | Coded] = {}
+    for name in parts[0] if parts else ():
+        columns = [part[name] for part in parts]
+        if isinstance(columns[0], Coded):
+            coded = [column for column in columns if isinstance(column, Coded)]
+            shifts = np.cumsum([0, *(len(column.values) for column in coded)])
+            codes = [
+                np.where(column.codes < 0, -1, column.codes + shift).astype(np.int32)
+                for column, shift in zip(coded, shifts, strict=False)
+            ]
+            made[name] = Coded(np.concatenate(codes), [text for column in coded for text in column.values])
+        else:
+            made[name] = np.concatenate([column for column in columns if isinstance(column, np.ndarray)])
+    return made
+
+
+MISSING = np.iinfo(np.int64).min
+"""Stands for null in an integer array given to `arrays`."""
+
+_NOTHING: dict[Kind, Any] = {"int": np.int64(0), "float": np.float64(0), "bool": np.False_}
+
+
+def _array(kind: Kind, length: int, given: np.ndarray[Any, Any] | Coded | None) -> Any:
+    if kind == "str":
+        coded = given if isinstance(given, Coded) else Coded(np.full(length, -1, np.int8), ())
+        return _categories(coded)
+    if given is None:  # one cell, repeated: a column of nulls costs no memory
+        return _masked(kind, np.broadcast_to(_NOTHING[kind], length), np.broadcast_to(np.True_, length))
+    assert isinstance(given, np.ndarray)
+    if kind == "bool":
+        unknown = given < 0 if given.dtype == np.int8 else np.broadcast_to(np.False_, length)
+        return _masked(kind, given > 0 if given.dtype == np.int8 else given, unknown)
+    absent = np.isnan(given) if kind == "float" else given == MISSING
+    if not absent.any():
+        absent = np.broadcast_to(np.False_, length)
+    return _masked(kind, given.astype(np.float64 if kind == "float" else np.int64, copy=False), absent)
+
+
+def _masked(kind: Kind, values: np.ndarray[Any, Any], mask: np.ndarray[Any, Any]) -> Any:
+    made = {"int": pd.arrays.IntegerArray, "float": pd.arrays.FloatingArray, "bool": pd.arrays.BooleanArray}
+    return made[kind](values, mask)
+
+
+def _categories(coded: Coded) -> pd.Categorical:
+    """Categories in use only, texts that occur twice merged."""
+    used, codes = np.unique(coded.codes, return_inverse=True)
+    nulls = int((used < 0).sum())
+    texts = [coded.values[code] for code in used[nulls:]]
+    merged = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+    final = np.array([-1] * nulls + [merged[text] for text in texts], np.int64)
+    smallest = np.min_scalar_type(-max(len(merged), 1))
+    rows = final.astype(smallest)[codes.reshape(-1)] if len(used) else np.empty(0, smallest)
+    return pd.Categorical.from_codes(rows, categories=pd.Index(list(merged), dtype="str"))
 
 
 def _declared(name: str) -> Table:

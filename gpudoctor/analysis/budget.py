@@ -11,30 +11,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 MATRIX_CLASSES = frozenset({"gemm", "convolution", "attention"})
 OWNERS = ("input", "compile", "optimizer", "matmul", "operators", "framework", "python")
 
 
-def rows(steps: Sequence[Mapping[str, Any]], ops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `step_budget` for every lightly profiled step."""
+def rows(steps: Sequence[Mapping[str, Any]], ops: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of `step_budget` for every lightly profiled step; for those with stacks where there is no other.
+
+    Args:
+        steps: rows of `steps`.
+        ops: the table `ops`.
+    """
+    watched = {step["observation"] for step in steps}
+    wanted = "light" if "light" in watched else "detail"
+    ops = ops[ops["observation"] == wanted]
+    main = _main_threads(ops)
+    ops = ops[ops["thread"] == ops["step"].map(main)]
+    spent = ops["self_ns"].groupby([ops["step"], _owners(ops)]).sum()
+    shares: dict[int, dict[str, int]] = {}
+    for step, owner, ns in spent.reset_index().itertuples(index=False, name=None):
+        shares.setdefault(int(step), dict.fromkeys(OWNERS, 0))[str(owner)] = int(ns)
     made = []
     for step in steps:
-        if step["observation"] != "light":
+        if step["observation"] != wanted or step["step"] not in shares:
             continue
-        inside = [op for op in ops if op["step"] == step["step"] and op["observation"] == "light"]
-        if not inside:
-            continue
-        shares = _shares(step, inside)
-        made += [{"step": step["step"], "owner": owner, "dur_ns": shares[owner]} for owner in OWNERS]
+        balanced = _balanced(step, shares[step["step"]])
+        made += [{"step": step["step"], "owner": owner, "dur_ns": balanced[owner]} for owner in OWNERS]
     return made
 
 
-def _shares(step: Mapping[str, Any], inside: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    main = _main_thread(inside)
-    shares = dict.fromkeys(OWNERS, 0)
-    for op in inside:
-        if op["thread"] == main:
-            shares[_owner(op)] += op["self_ns"]
+def _balanced(step: Mapping[str, Any], shares: dict[str, int]) -> dict[str, int]:
+    """Shares that add up to the step: what no operator owns is compiling or Python."""
     total = int(step["dur_ns"])
     shares["compile"] = min(int(step.get("compile_ns") or 0), max(0, total - sum(shares.values())))
     rest = total - sum(shares.values())
@@ -47,17 +57,18 @@ def _shares(step: Mapping[str, Any], inside: Sequence[Mapping[str, Any]]) -> dic
     return shares
 
 
-def _main_thread(inside: Sequence[Mapping[str, Any]]) -> int:
-    """The thread with the most operator time."""
-    time: dict[int, int] = {}
-    for op in inside:
-        time[op["thread"]] = time.get(op["thread"], 0) + op["self_ns"]
-    return max(time, key=lambda thread: time[thread])
+def _main_threads(ops: pd.DataFrame) -> dict[int, int]:
+    """The thread with the most operator time, by step."""
+    time = ops.groupby(["step", "thread"])["self_ns"].sum()
+    return {int(step): int(thread) for step, thread in time.groupby(level=0).idxmax()}
 
 
-def _owner(op: Mapping[str, Any]) -> str:
-    if op["phase"] in ("input", "optimizer"):
-        return str(op["phase"])
-    if op["op_class"] in MATRIX_CLASSES:
-        return "matmul"
-    return "operators" if str(op["name"]).startswith("aten::") else "framework"
+def _owners(ops: pd.DataFrame) -> pd.Series[str]:
+    kinds = ops[["phase", "op_class"]].astype(str)
+    aten = ops["name"].astype(str).str.startswith("aten::")
+    owner = np.select(
+        [kinds["phase"] == "input", kinds["phase"] == "optimizer", kinds["op_class"].isin(MATRIX_CLASSES), aten],
+        ["input", "optimizer", "matmul", "operators"],
+        "framework",
+    )
+    return pd.Series(owner, index=ops.index, name="owner")

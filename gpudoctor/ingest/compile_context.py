@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from gpudoctor.ingest.compile_log import CompileTables, root_function
 from gpudoctor.ingest.steps import step_at
@@ -17,7 +19,7 @@ def join(
     log: WatchLog,
     steps: Sequence[Row],
     batches: Sequence[Row],
-    ops: Sequence[Mapping[str, Any]] | None,
+    ops: pd.DataFrame | None,
 ) -> None:
     """Fills the columns that the log alone cannot give, in place.
 
@@ -26,7 +28,7 @@ def join(
         log: the watch log, for times and torch.compile calls.
         steps: rows of `steps`.
         batches: rows of `batches`.
-        ops: rows of `ops`; None when no step was profiled, then what ran is unknown.
+        ops: the table `ops`; None when no step was profiled, then what ran is unknown.
     """
     by_id = {row["compile_id"]: row for row in tables.compilations}
     for span in log.compilations:
@@ -36,10 +38,10 @@ def join(
             if span.file is not None:
                 row["caller_file"], row["caller_line"] = span.file, span.line
             row["step"] = step_at(steps, span.start_ns) if steps else None
-    ran = None if ops is None else {op["region"] for op in ops if op["region"] is not None}
+    ran = None if ops is None else set(ops["region"].dropna().astype(str))
     for row in tables.compilations:
         row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
-    functions = {(op["file"], op["function"]) for op in ops or () if op["file"] is not None}
+    functions = set() if ops is None else set(_places(ops))
     for row in tables.graph_breaks:
         _graph_break(row, by_id, tables.compilations, ran, functions)
     for row in tables.recompiles:
@@ -61,6 +63,12 @@ def _graph_break(
     row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not any(c["graph_ops"] for c in family))
     if ran is not None:
         row["ran_in_steps"] = _ran(row, own, family, ran, functions)
+
+
+def _places(ops: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """(file, function) of the user's that called operators."""
+    known = ops[["file", "function"]].dropna().drop_duplicates()
+    return zip(known["file"].astype(str), known["function"].astype(str), strict=True)
 
 
 def _ran(row: Row, own: Row, family: Sequence[Row], ran: set[str], functions: set[tuple[Any, Any]]) -> bool:

@@ -1,12 +1,9 @@
-"""Classes of operators and kernels by name, and which operators make the host wait for a device.
+"""Classes of operators by name, and which operators make the host wait for a device.
 
-Operator names are those of ATen's native_functions.yaml. Kernel names are those of cuBLAS, cuDNN, CUTLASS, Triton,
-rocBLAS/Tensile, MIOpen and PyTorch's own kernels, as they occur in recorded traces.
+Names are those of ATen's native_functions.yaml.
 """
 
 from __future__ import annotations
-
-import re
 
 _OPS: dict[str, tuple[str, ...]] = {
     "gemm": (
@@ -171,28 +168,6 @@ def op_class(name: str) -> str:
     if known is not None:
         return known
     return "other" if short in _VIEWS else "pointwise"
-
-
-_KERNELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        ("communication", r"nccl|rccl|all_?reduce|reduce_?scatter|all_?gather|send_?recv"),
-        ("attention", r"flash|fmha|attention|attn_fwd|attn_bwd|mha_"),
-        ("convolution", r"conv(?!ert)|fprop|dgrad|wgrad|implicit_gemm|winograd|miopen|im2col|col2im"),
-        ("gemm", r"gemm|gemv|cublas|cutlass|nvjet|tensile|^Cijk_|matmul|splitk"),
-        ("normalisation", r"norm|bn_fw|bn_bw"),
-        ("optimizer", r"multi_tensor_apply|fused_adam|fused_sgd|FusedOptimizer|FusedAdam"),
-        ("reduction", r"reduce|softmax|nll_loss|argmax|cumsum|scan"),
-        ("copy", r"memcpy|copy|cat_?array|transpose|nchwTonhwc|nhwcTonchw"),
-        ("triton", r"^triton_"),
-        ("pointwise", r"elementwise|vectorized|fill|unrolled|index|gather|scatter|dropout|embedding"),
-    )
-)
-
-
-def kernel_class(name: str) -> str:
-    """Class of a device kernel by its name; "other" when no pattern fits."""
-    return next((kind for kind, pattern in _KERNELS if pattern.search(name)), "other")
 
 
 READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "Tensor.cpu", "Tensor.tolist"})

@@ -15,13 +15,13 @@ import gpudoctor
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import compile_context, compile_log, kineto, ops, steps, watch
+from gpudoctor.ingest import compile_context, compile_log, device, integrity, kineto, ops, steps, trace_steps, watch
+from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording
 from gpudoctor.userfiles import UserFiles
 
 CACHE = "profile"
-_MARK = "gpudoctor::line#"
 _FACTS = "facts.json"
 _VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
 
@@ -88,19 +88,17 @@ def _build(recording: Recording, rank: Path) -> Profile:
         notes.append(f"{log.damaged} lines of the watch log are damaged and were left out")
     step_rows, batch_rows = steps.tables(log, bursts)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
-    op_rows, kernel_rows = _traces(rank, bursts, log, step_rows, sources, notes)
+    traced = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}
-    if op_rows:
-        tables["ops"] = op_rows
-        if not kernel_rows:
-            tables["step_budget"] = budget.rows(step_rows, op_rows)
+    if "ops" in traced:
+        if "kernels" not in traced:
+            tables["step_budget"] = budget.rows(step_rows, traced["ops"])
     else:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
-    if kernel_rows:
-        tables["kernels"] = kernel_rows
-    else:
-        missing["kernels"] = "the run used no GPU" if op_rows else _why_no_ops(step_rows, bursts)
-    _compile_tables(rank, begun, log, tables, missing)
+    for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):
+        if name not in traced:
+            missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
+    _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
@@ -117,10 +115,10 @@ def _build(recording: Recording, rank: Path) -> Profile:
         log,
         environment["environment"],
         notes,
-        bool(kernel_rows),
-        Counter(row["step"] for row in op_rows),
+        "kernels" in traced,
+        Counter(traced["ops"]["step"].tolist()) if "ops" in traced else {},
     )
-    frames = {name: schema.frame(name, rows) for name, rows in tables.items()}
+    frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
     return Profile(frames, facts, sources, missing)
 
 
@@ -135,6 +133,9 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
     return "the recorded profiles cannot be read"
 
 
+_DEVICE_TABLES = ("kernels", "runtime_calls", "collectives", "memory_events")
+
+
 def _traces(
     rank: Path,
     bursts: list[dict[str, Any]],
@@ -142,11 +143,10 @@ def _traces(
     step_rows: list[dict[str, Any]],
     sources: dict[str, str],
     notes: list[str],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of ops and kernels from all bursts: steps with a compile inside only where a burst has no other."""
-    names = ops.Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
-    op_rows: list[dict[str, Any]] = []
-    kernel_rows: list[dict[str, Any]] = []
+) -> dict[str, pd.DataFrame]:
+    """Tables from all bursts: steps with a compile inside only where a burst has no other."""
+    names = Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
+    parts: dict[str, list[ops.Columns]] = {}
     compiling = {row["step"] for row in step_rows if row["compile_ns"]}
     clean = {b["label"] for b in bursts if set(b["taken"]) - compiling}
     for number, burst in enumerate(bursts):
@@ -156,33 +156,33 @@ def _traces(
         if not taken:
             continue
         try:
-            trace = kineto.read(rank / burst["file"], _MARK)
+            trace = kineto.read(rank / burst["file"])
         except InputError as error:
             notes.append(f"a profiler burst is lost: {error}")
             continue
+        notes += [f"{burst['file']}: {note}" for note in integrity.notes(trace)]
         windows, offset = _windows(trace, number, log, set(taken))
-        if trace.bad:
-            notes.append(f"{trace.bad} events of {burst['file']} are damaged and were left out")
-        made = ops.rows(trace, windows, offset, burst["label"], names, len(op_rows))
-        kernel_rows += ops.kernel_rows(trace, windows, offset, made, len(kernel_rows))
-        op_rows += made
-    ops.mark_transfers(op_rows, kernel_rows)
-    for row in op_rows:
-        row.pop(ops.EXTERNAL)
-    return op_rows, kernel_rows
+        first = {name: sum(map(schema.length, made)) for name, made in parts.items()}
+        made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0))
+        found = device.build(trace, windows, offset, made, (first.get("kernels", 0), first.get("runtime_calls", 0)))
+        if found.kernels:
+            ops.mark_transfers(made, found.kernels)
+        if len(made):
+            parts.setdefault("ops", []).append(made.columns)
+        for name in _DEVICE_TABLES:
+            if columns := getattr(found, name):
+                parts.setdefault(name, []).append(columns)
+    return {name: schema.from_columns(name, schema.joined(columns)) for name, columns in parts.items()}
 
 
 def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:
     """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
     marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
-    found = [
-        (int(node.name.removeprefix("ProfilerStep#")), node)
-        for node in trace.nodes
-        if node.name.startswith("ProfilerStep#")
-    ]
-    offsets = [marks[number] - node.start_ns for number, node in found if number in marks]
-    windows = [ops.Window(number, node.start_ns, node.end_ns) for number, node in found if number in taken]
-    return windows, int(median(offsets)) if offsets else 0
+    found, source = trace_steps.windows(trace)
+    if source != trace_steps.PROFILER_STEP:
+        return [], 0
+    offsets = [marks[window.step] - window.start_ns for window in found if window.step in marks]
+    return [window for window in found if window.step in taken], int(median(offsets)) if offsets else 0
 
 
 def _compile_tables(
@@ -191,6 +191,7 @@ def _compile_tables(
     log: watch.WatchLog,
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
+    op_table: pd.DataFrame | None,
 ) -> None:
     """Adds compilations, graph_breaks and recompiles: measured (if empty) whenever the log could be attached."""
     if not begun.get("compile_log", True):
@@ -205,7 +206,7 @@ def _compile_tables(
         reason = f"the compile log is damaged: {lost} of {len(seen)} compilations are missing in it"
         missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
         return
-    compile_context.join(read, log, tables["steps"], tables["batches"], tables.get("ops"))
+    compile_context.join(read, log, tables["steps"], tables["batches"], op_table)
     tables |= {
         "compilations": read.compilations,
         "graph_breaks": read.graph_breaks,
@@ -303,6 +304,6 @@ def _from_cache(folder: Path, recording: Recording) -> Profile | None:
             return None
         if list(table.columns) != schema.TABLES[name].names:
             return None
-        tables[name] = schema.columns(name, {column: table[column].tolist() for column in table.columns})
+        tables[name] = table
     sources = _json(recording.ranks[0] / "sources.json", {})
     return Profile(tables, content["facts"], sources, content["why_missing"])

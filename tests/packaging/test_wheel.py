@@ -61,12 +61,13 @@ def test_wheel_carries_every_data_file_of_the_checkout(wheel: Path, inside: str,
     assert carried == checkout_files(folder)
 
 
-def test_wheel_carries_the_typing_marker_the_licence_and_nothing_but_the_package(wheel: Path) -> None:
+def test_wheel_carries_the_typing_marker_the_kernel_table_the_licence_and_nothing_but_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         scripts = archive.read(entry_points).decode()
     assert "gpudoctor/py.typed" in names
+    assert "gpudoctor/ingest/kernel_classes.toml" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gpudoctor"}
     assert "gpudoctor = gpudoctor.cli:main" in scripts

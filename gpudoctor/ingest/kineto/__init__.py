@@ -1,4 +1,4 @@
-"""Reads Kineto traces (Chrome trace JSON, plain or gzip) as a stream: bounded memory, exact times, nothing lost silently.
+"""Reads Kineto traces (Chrome trace JSON, plain or gzip) as a stream: bounded memory, exact times, stated losses.
 
 `source` gives the bytes, `blocks` cuts and decodes them (`records`, `repair`), `events` turns events into columns.
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from gpudoctor.errors import InputError
 from gpudoctor.ingest.kineto.blocks import Blocks, Damage
 from gpudoctor.ingest.kineto.events import Columns, Table
+from gpudoctor.ingest.kineto.numbers import MISSING, integer
 from gpudoctor.ingest.kineto.source import Source
+
+__all__ = ["Columns", "Damage", "Table", "Trace", "read"]
 
 
 @dataclass(slots=True)
@@ -36,6 +41,16 @@ class Trace:
     def table(self, group: str) -> Table:
         """A group's table, empty when the trace has none of it."""
         return self.tables.get(group, Table())
+
+    def texts(self, kind: Literal["name", "text", "category"]) -> list[Any]:
+        """What a column's codes stand for, by code: names and categories (str), raw JSON (bytes)."""
+        kinds = {"name": self.columns.names, "text": self.columns.texts, "category": self.columns.categories}
+        return list(kinds[kind])
+
+    def thread_numbers(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Thread id by code; -1 where it is no number."""
+        numbers = [integer(tid) for _, tid in self.columns.threads]
+        return np.array([-1 if number == MISSING else number for number in numbers] or [-1], np.int64)
 
 
 def read(path: Path) -> Trace:

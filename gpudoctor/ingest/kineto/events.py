@@ -257,7 +257,8 @@ class Columns:
         open_ended = (columns["dur_ns"] == MISSING) & timed
         self.no_time += int((~timed).sum())
         self.no_duration += int(open_ended.sum())
-        return timed & ~open_ended
+        whole: NDArray[np.bool_] = timed & ~open_ended
+        return whole
 
     def _add_collectives(self, group: str, arguments: list[Args], keep: NDArray[np.bool_]) -> None:
         if all(a.collective is None for a in arguments):

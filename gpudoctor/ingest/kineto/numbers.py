@@ -56,7 +56,7 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
     before = lengths - decimals
     odd |= (lengths == 0) | (before > _MAX_DIGITS) | ((before == _MAX_DIGITS) & ((digits[:, 0] == _NINE) | negative))
     made: NDArray[np.int64] = np.where(negative, -whole, whole) * 10 ** (_DECIMALS - decimals)
-    for row in np.flatnonzero(odd):
+    for row in np.flatnonzero(odd).tolist():
         made[row] = exact(texts[row])
     return made
 
@@ -65,7 +65,7 @@ def exact(text: bytes) -> int:
     """As `nanoseconds`, for one text of any form: an exponent, quotes around it, many digits."""
     try:
         value = Decimal(text.decode("ascii").strip().strip('"').strip())
-        if not value.is_finite() or value.adjusted() > 18:  # noqa: PLR2004 - more digits than int64 has
+        if not value.is_finite() or value.adjusted() > 18:  # more digits than int64 has
             return MISSING
         made = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     except (InvalidOperation, ValueError, UnicodeDecodeError):
