@@ -468,8 +468,8 @@ TABLES: dict[str, Table] = {
                 "str",
                 "main thread: input, compile, matmul, operators, optimizer, framework, python; device: compute, "
                 "communication, copies, then what the host did while the device was idle: input, sync, memory, "
-                "compile, optimizer, launch (operators, launch calls), python (between operators), queued (launched, and "
-                "not begun by the device), unknown",
+                "compile, optimizer, launch (operators, launch calls), python (between operators), queued (launched, "
+                "and not begun by the device), unknown",
             ),
             ("dur_ns", "int", "time it owns"),
         ),

@@ -4,9 +4,9 @@ The ruler is the device: computing, else communication, else copies, else it is 
 the work late that ended it. That work is the next activity on the device; its launch call is the event that came late:
 
 1. Up to the begin of that call, idle time belongs to what the launching thread was doing (`host`): waiting for input,
-   blocked in a call, in the allocator, compiling, in the optimizer, in an operator or launch call. Where that thread was
-   in no event, another launching thread or the loop's says (main waits while the autograd engine launches, and the
-   other way round). Where none was in an event but one had been and the launching thread went on, it ran Python.
+   blocked in a call, in the allocator, compiling, in the optimizer, in an operator or launch call. Where that thread
+   was in no event, another launching thread or the loop's says (main waits while the autograd engine launches, and
+   the other way round). Where none was in an event but one had been and one went on afterwards, it ran Python.
 2. From the begin of the call on it is the latency of a launch, up to a usual latency after the call's end.
 3. What then is left, and all of it when the call began well before the gap, is `queued`: the work had been launched and
    the device did not begin it: the hand-over between two activities, or a wait for another stream or device.
@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 
 from gpudoctor.analysis import exposed, host
 from gpudoctor.analysis import waits as waiting
-from gpudoctor.analysis.frames import NULL
 from gpudoctor.analysis.host import Codes, Events, Thread
 from gpudoctor.analysis.intervals import Ints, Spans, covered, merge, split, subtract, union
+from gpudoctor.profile import MISSING
 
 OWNERS = (*host.ACTIVITIES, "python", "queued", "unknown")
 """Owners of idle time; the first are the host's activities, with their codes."""
 PYTHON, QUEUED, UNKNOWN = (OWNERS.index(name) for name in ("python", "queued", "unknown"))
 
 LATENCY_NS = 20_000
-"""Latency of a launch that finds the device idle: 1 to 28 µs from call to kernel in public traces, 20 for nearly all."""
+"""Latency of a launch that finds the device idle: 1 to 28 µs in public traces, below 20 for nearly all."""
 
 _WORK = (host.LAUNCH, host.OPTIMIZER, PYTHON)
 _WAITS = (host.COMPILE, host.INPUT, host.SYNC, host.MEMORY)
@@ -54,9 +54,9 @@ class Activities:
         end: ends.
         role: roles as in `exposed`.
         call: number of the launch call among the events; -1 when not recorded.
-        call_start: begin of that call; `NULL` when not recorded.
+        call_start: begin of that call; `MISSING` when not recorded.
         call_end: its end.
-        thread: the launching thread; `NULL` when not recorded.
+        thread: the launching thread; `MISSING` when not recorded.
     """
 
     start: Ints
@@ -122,13 +122,13 @@ def _launches(
     count = len(activities.start)
     exists = late < count
     row = np.minimum(late, max(count - 1, 0))
-    called = exists & (activities.call_start[row] != NULL)
-    known = np.flatnonzero(activities.thread != NULL)
+    called = exists & (activities.call_start[row] != MISSING)
+    known = np.flatnonzero(activities.thread != MISSING)
     if len(known):
         behind = known[np.minimum(np.searchsorted(known, late), len(known) - 1)]
         thread = activities.thread[behind]
     else:
-        thread = np.full(len(late), NULL)
+        thread = np.full(len(late), MISSING)
     call = np.where(called, activities.call[row], -1)
     return (
         called,
@@ -185,7 +185,7 @@ def _said(rest: tuple[Ints, Ints], all_: Events, thread: Thread) -> tuple[Pieces
 
 def _between_events(start: Ints, end: Ints, all_: Events, order: list[Thread]) -> Pieces:
     """Python ran where a thread had come out of an operator and one went on afterwards; else nobody knows."""
-    last, when = np.full(len(start), -1, np.intp), np.full(len(start), NULL)
+    last, when = np.full(len(start), -1, np.intp), np.full(len(start), MISSING)
     for thread in order:
         if thread.operators:
             event, ended = host.last_ended(all_, thread, start)
@@ -223,6 +223,8 @@ def _behind_waits(pieces: Pieces, busy: Spans, all_: Events, threads: dict[int, 
     if not found or not len(pieces.start):
         return pieces
     start, end, activity, event = (np.concatenate(column) for column in zip(*found, strict=True))
+    if not len(start):
+        return pieces
     order = np.argsort(end, kind="stable")
     start, end, activity, event = start[order], end[order], activity[order], event[order]
     work = np.isin(pieces.owner, _WORK)
@@ -233,8 +235,8 @@ def _behind_waits(pieces: Pieces, busy: Spans, all_: Events, threads: dict[int, 
     charged = Pieces(
         lo,
         hi,
-        np.where(waited, activity[wait], cut.owner).astype(np.int8) if len(wait) else cut.owner,
-        np.where(waited, event[wait], cut.event) if len(wait) else cut.event,
+        np.where(waited, activity[wait], cut.owner).astype(np.int8),
+        np.where(waited, event[wait], cut.event),
         np.where(waited, -1, cut.after),
     )
     return _pieces([pieces.take(~work), charged])

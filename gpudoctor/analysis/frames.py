@@ -1,8 +1,7 @@
-"""Between the declared pandas tables and numpy: columns out of a table, and a table out of columns, without a Python loop."""
+"""Columns of the declared pandas tables as numpy arrays, without a Python loop over rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpudoctor.analysis.intervals import Ints, Mask
-from gpudoctor.profile import TABLES
+from gpudoctor.profile import MISSING, Coded
 
-NULL = np.iinfo(np.int64).min
-"""Stands for null in an integer array."""
+Rows = NDArray[np.intp]
+"""Row numbers; -1 for none."""
 
 
 def integers(frame: pd.DataFrame, column: str) -> Ints:
-    """An integer column; `NULL` where it is null."""
-    made: Ints = frame[column].to_numpy(dtype=np.int64, na_value=NULL)
+    """An integer column; `MISSING` where it is null."""
+    made: Ints = frame[column].to_numpy(dtype=np.int64, na_value=MISSING)
     return made
 
 
@@ -28,66 +27,44 @@ def flags(frame: pd.DataFrame, column: str) -> Mask:
     return made
 
 
-def texts(frame: pd.DataFrame, column: str) -> tuple[NDArray[np.intp], list[str]]:
-    """A text column as codes and the texts they stand for; -1 where it is null."""
-    codes, found = pd.factorize(frame[column])
-    return codes, [str(text) for text in found]
+def texts(frame: pd.DataFrame, column: str) -> Coded:
+    """A text column by dictionary."""
+    series = frame[column]
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return Coded(np.asarray(series.cat.codes, np.int32), [str(text) for text in series.cat.categories])
+    codes, found = pd.factorize(series)
+    return Coded(codes.astype(np.int32), [str(text) for text in found])
 
 
-def classified(frame: pd.DataFrame, column: str, *wanted: str) -> Mask:
+def is_one_of(frame: pd.DataFrame, column: str, *wanted: str) -> Mask:
     """Rows whose text is one of those wanted."""
-    codes, found = texts(frame, column)
-    hit = np.array([*(text in wanted for text in found), False], np.bool_)
-    return np.asarray(hit[codes], dtype=np.bool_)
+    coded = texts(frame, column)
+    hit = np.array([*(text in wanted for text in coded.values), False], np.bool_)
+    return np.asarray(hit[coded.codes], dtype=np.bool_)
 
 
-def rows_of(ids: Ints, wanted: Ints) -> NDArray[np.intp]:
+def rows_of(ids: Ints, wanted: Ints) -> Rows:
     """Row numbers of ids in a table; -1 for ids that it does not have."""
     if not len(ids):
         return np.full(len(wanted), -1, np.intp)
     order = np.argsort(ids, kind="stable")
-    at = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
-    found = order[at]
-    return np.where(ids[found] == wanted, found, -1)
+    found = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
+    return np.where((ids[found] == wanted) & (wanted != MISSING), found, -1)
 
 
-def declared(name: str, values: Mapping[str, Any]) -> pd.DataFrame:
-    """A declared table from arrays; columns left out are null.
-
-    Args:
-        name: one of `TABLES`.
-        values: by column: an integer array with `NULL` for null, a float array with NaN for null, booleans, or texts.
-    """
-    table = TABLES[name]
-    length = max((len(v) for v in values.values()), default=0)
-    made = {column.name: _column(values.get(column.name), column.dtype, length) for column in table.columns}
-    return pd.DataFrame(made)
+def pick(values: NDArray[Any], rows: Rows, nothing: int) -> Any:
+    """The values of rows; `nothing` for row -1, also when there are no values."""
+    if not len(values):
+        return np.full(len(rows), nothing, values.dtype)
+    return np.where(rows >= 0, values[rows], nothing)
 
 
-def nullable_integers(values: Ints) -> Any:
-    """An `Int64` array with null in place of `NULL`."""
-    missing = values == NULL
-    return pd.arrays.IntegerArray(np.where(missing, 0, values), missing)
+def pick_texts(frame: pd.DataFrame, column: str, rows: Rows) -> Coded:
+    """The texts of rows; null for row -1."""
+    coded = texts(frame, column)
+    return Coded(pick(coded.codes, rows, -1).astype(np.int32), coded.values)
 
 
-def _column(values: Any, dtype: str, length: int) -> Any:
-    if values is None:
-        return (
-            pd.array([None] * length, dtype=dtype)
-            if length < 1
-            else pd.Series([None], dtype=dtype).repeat(length).array
-        )
-    if dtype == "Int64":
-        return nullable_integers(np.asarray(values, dtype=np.int64))
-    if dtype == "Float64":
-        numbers = np.asarray(values, dtype=np.float64)
-        return pd.arrays.FloatingArray(np.nan_to_num(numbers), np.isnan(numbers))
-    if isinstance(values, pd.Series):
-        return values.astype(dtype).array
-    return pd.array(values, dtype=dtype)
-
-
-def spelled(codes: NDArray[Any], found: list[str]) -> Any:
-    """Texts by code, null for -1."""
-    words = pd.array([*found, None], dtype="string")
-    return words.take(np.where(codes < 0, len(found), codes))
+def with_integers(frame: pd.DataFrame, column: str, values: Ints) -> pd.DataFrame:
+    """The table with an integer column replaced; `MISSING` becomes null."""
+    return frame.assign(**{column: pd.arrays.IntegerArray(np.asarray(values, np.int64), values == MISSING)})

@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpudoctor.analysis import frames
-from gpudoctor.analysis.frames import NULL
 from gpudoctor.analysis.intervals import Ints, contains, merge
+from gpudoctor.profile import MISSING
 
 Codes = NDArray[np.int8]
 
@@ -51,8 +51,8 @@ class Events:
         thread: thread ids.
         activity: codes as above.
         outer: number of the event around it; -1 for none.
-        op: op id of the operator, or of the innermost operator around the call; `NULL` for none.
-        call: id of the runtime call; `NULL` for operators.
+        op: op id of the operator, or of the innermost operator around the call; `MISSING` for none.
+        call: id of the runtime call; `MISSING` for operators.
         name: codes into `names`.
         names: event names.
     """
@@ -64,16 +64,15 @@ class Events:
     outer: NDArray[np.intp]
     op: Ints
     call: Ints
-    name: NDArray[np.intp]
+    name: NDArray[np.int32]
     names: list[str]
 
 
 def events(ops: pd.DataFrame, calls: pd.DataFrame) -> Events:
     """The events of the tables `ops` and `runtime_calls`."""
-    op_codes, op_names = frames.texts(ops, "name")
-    call_codes, call_names = frames.texts(calls, "name")
-    known = np.array([*map(operator_activity, op_names), NONE], np.int8)
-    memory = frames.classified(calls, "kind", *_MEMORY_KINDS)
+    op_name, call_name = frames.texts(ops, "name"), frames.texts(calls, "name")
+    known = np.array([*map(operator_activity, op_name.values), NONE], np.int8)
+    memory = frames.is_one_of(calls, "kind", *_MEMORY_KINDS)
     blocking = frames.flags(calls, "blocks")
     call_activity = np.where(memory, MEMORY, np.where(blocking, SYNC, LAUNCH)).astype(np.int8)
     op_ids, inside = frames.integers(ops, "op"), frames.integers(calls, "op")
@@ -86,12 +85,12 @@ def events(ops: pd.DataFrame, calls: pd.DataFrame) -> Events:
         start,
         end,
         np.concatenate([frames.integers(ops, "thread"), frames.integers(calls, "thread")]),
-        np.concatenate([known[op_codes], call_activity]),
+        np.concatenate([known[op_name.codes], call_activity]),
         outer,
         np.concatenate([op_ids, inside]),
-        np.concatenate([np.full(len(ops), NULL), frames.integers(calls, "call")]),
-        np.concatenate([op_codes, np.where(call_codes < 0, -1, call_codes + len(op_names))]),
-        [*op_names, *call_names],
+        np.concatenate([np.full(len(ops), MISSING), frames.integers(calls, "call")]),
+        np.concatenate([op_name.codes, np.where(call_name.codes < 0, -1, call_name.codes + len(op_name.values))]),
+        [*op_name.values, *call_name.values],
     )
     return _without_empty(made)
 
@@ -171,7 +170,7 @@ def thread(all_: Events, one: int) -> Thread:
         state[contains(span, edges)] = code
     changed = np.ones(len(state), np.bool_)
     changed[1:] = state[1:] != state[:-1]
-    is_op = all_.call[rows] == NULL
+    is_op = all_.call[rows] == MISSING
     speaking = rows[is_op & (activity != NONE)]
     operators = bool(len(speaking))
     ended = speaking if operators else rows
@@ -211,9 +210,9 @@ def climb(all_: Events, found: NDArray[np.intp], times: Ints, activity: Codes) -
 def last_ended(all_: Events, one: Thread, times: Ints) -> tuple[NDArray[np.intp], Ints]:
     """The event of a thread that had ended last at each time (-1 for none), and when."""
     if not len(one.ended):
-        return np.full(len(times), -1, np.intp), np.full(len(times), NULL)
+        return np.full(len(times), -1, np.intp), np.full(len(times), MISSING)
     at = np.searchsorted(one.ends, times, side="right") - 1
-    return np.where(at >= 0, one.ended[at], -1), np.where(at >= 0, one.ends[at], NULL)
+    return np.where(at >= 0, one.ended[at], -1), np.where(at >= 0, one.ends[at], MISSING)
 
 
 def next_begun(one: Thread, times: Ints) -> NDArray[np.intp]:

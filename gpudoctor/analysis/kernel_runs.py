@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudoctor.analysis.frames import NULL
 from gpudoctor.analysis.intervals import Ints, Mask, Spans, covered, merge
+from gpudoctor.profile import MISSING
 
 SHORT_NS = 10_000
 """A kernel shorter than this takes less time than launching it: a launch costs the host 4 to 10 µs."""
@@ -22,7 +22,7 @@ WAITED_NS = 10_000
 """A kernel that begins within this time after its launch call was waited for: latencies of queued work are longer."""
 
 PAUSE_NS = 100_000
-"""A longer pause is not the rate of launches: an operator of several microseconds under a profiler takes 20 to 60 µs."""
+"""A longer pause is not the rate of launches: under a profiler a small operator takes the host 20 to 60 µs."""
 
 FEWEST = 2
 """Kernels that make a run."""
@@ -64,13 +64,13 @@ def runs(
         start: begins of its activities, ascending.
         end: their ends.
         stream: their streams.
-        launched: ends of their launch calls; `NULL` when not recorded.
+        launched: ends of their launch calls; `MISSING` when not recorded.
         single: kernels with a launch of their own (no copies, no graph replays).
         waited: times in which the host waited for input, the device or memory.
         short_ns: a shorter kernel is short.
     """
-    fits = single & (launched != NULL) & (end - start < short_ns) & (end >= start)
-    fits &= start - np.where(launched == NULL, 0, launched) < WAITED_NS
+    fits = single & (launched != MISSING) & (end - start < short_ns) & (end >= start)
+    fits &= start - np.where(launched == MISSING, 0, launched) < WAITED_NS
     fits &= covered(_others(start, end, stream), start, end) == 0
     order = np.lexsort((start, stream))
     begin, stop, lane, fit = start[order], end[order], stream[order], fits[order]

@@ -50,9 +50,8 @@ def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Int
         owns it (-1: none does).
     """
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - start)])
-    marks, owners = _charges(
-        waits, covered(busy, waits.start, waits.end), _idle_before(start, end, before, waits.end), int(before[-1])
-    )
+    begins = _idle_before(start, end, before, waits.end)
+    marks, owners = _charges(waits, covered(busy, waits.start, waits.end), begins, int(before[-1]))
     # on an axis that counts idle time only, the stretches touch and the charges are a step function
     lo, hi, origin = split(before[:-1], before[1:], marks)
     at = np.searchsorted(marks, lo, side="right") - 1
@@ -71,7 +70,7 @@ def _idle_before(start: Ints, end: Ints, before: Ints, times: Ints) -> Ints:
 
 
 def _charges(waits: Waits, credit: Ints, begins: Ints, total: int) -> tuple[Ints, NDArray[np.intp]]:
-    """Where on the axis of idle time the owner changes, and to which wait. One pass over the waits, not over kernels."""
+    """Where on the axis of idle time the owner changes, and to which wait: one pass over waits, not over kernels."""
     marks: list[int] = []
     owners: list[int] = []
     left: list[tuple[int, int]] = []  # (wait, credit left), the latest last
@@ -83,14 +82,15 @@ def _charges(waits: Waits, credit: Ints, begins: Ints, total: int) -> tuple[Ints
             left.clear()
         if own > 0:
             left.append((number, own))
-        while begin < stop and left:
+        at = begin
+        while at < stop and left:
             wait, rest = left.pop()
-            taken = min(rest, stop - begin)
-            marks.append(begin)
+            taken = min(rest, stop - at)
+            marks.append(at)
             owners.append(wait)
-            begin += taken
+            at += taken
             if rest > taken:
                 left.append((wait, rest - taken))
-        marks.append(begin)
+        marks.append(at)
         owners.append(-1)
     return np.array(marks, np.int64), np.array(owners, np.intp)

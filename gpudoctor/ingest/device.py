@@ -256,7 +256,10 @@ def _products(trace: Trace, codes: NDArray[np.int32]) -> Ints:
 
 
 def _mark_blocking(kernels: Columns, calls: Columns) -> None:
-    """Sets `blocks` of runtime calls: a synchronisation, or a copy whose call did not return before it was done."""
+    """Sets `blocks` of runtime calls: a synchronisation, or a copy whose call did not return before it was done.
+
+    An asynchronous copy of pinned or device memory does not wait; a tiny one can be done before its call has returned.
+    """
     if not calls:
         return
     kind = calls["kind"]
@@ -268,6 +271,11 @@ def _mark_blocking(kernels: Columns, calls: Columns) -> None:
         assert isinstance(activity, Coded)
         copies = np.flatnonzero((activity.codes == _MEMCPY) & (call != MISSING))
         rows = call[copies] - _ints(calls["call"])[0]
+        named = calls["name"]
+        assert isinstance(named, Coded)
+        returns = np.array(["Async" in text for text in named.values], bool)[named.codes[rows]]
+        waits = ~returns | (_ints(kernels["pageable"])[copies] > 0)
+        copies, rows = copies[waits], rows[waits]
         ends = _ints(kernels["start_ns"])[copies] + _ints(kernels["dur_ns"])[copies]
         waited = _ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends
         blocks[rows[waited]] = True

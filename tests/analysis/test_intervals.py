@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +88,7 @@ def test_split_keeps_every_nanosecond_and_cuts_at_each_edge(pairs: list[tuple[in
     wanted = []
     for row, (a, b) in enumerate(filled):
         stops = [a, *(t for t in sorted(cuts) if a < t < b), b]
-        wanted += [(x, y, row) for x, y in zip(stops, stops[1:], strict=False)]
+        wanted += [(x, y, row) for x, y in itertools.pairwise(stops)]
     assert list(zip((start - EPOCH).tolist(), (end - EPOCH).tolist(), origin.tolist(), strict=True)) == wanted
 
 
