@@ -11,7 +11,7 @@ the work late that ended it. That work is the next activity on the device; its l
 3. What then is left, and all of it when the call began well before the gap, is `queued`: the work had been launched and
    the device did not begin it: the hand-over between two activities, or a wait for another stream or device.
 4. Idle time of the kinds launch, python and optimizer behind a wait is the wait's, as far as the device was busy during
-   it (`waits`): the host was waiting when that work should have been issued.
+   it and until the host is ahead again (`waits`): the host was waiting when that work should have been issued.
 
 Kernels of a graph replay share the graph's launch call. For an activity without a recorded launch the thread of the
 nearest activity with one stands in, and the call counts as coming at the activity's begin. What no event explains is
@@ -38,6 +38,9 @@ PYTHON, QUEUED, UNKNOWN = (OWNERS.index(name) for name in ("python", "queued", "
 
 LATENCY_NS = 20_000
 """Latency of a launch that finds the device idle: 1 to 28 µs in public traces, below 20 for nearly all."""
+
+LEAD_NS = 100_000
+"""An activity that begins so long after its launch call returned shows that the host is several launches ahead."""
 
 _WORK = (host.LAUNCH, host.OPTIMIZER, PYTHON)
 _WAITS = (host.COMPILE, host.INPUT, host.SYNC, host.MEMORY)
@@ -112,7 +115,7 @@ def idle(activities: Activities, windows: Spans, all_: Events, threads: dict[int
     parts += [_launching(begins, stops, called, call, all_, threads)]
     rest = stops < gaps.end
     parts += [_owned(stops[rest], gaps.end[rest], QUEUED, call[rest])]
-    return _behind_waits(_pieces(parts), busy, all_, threads)
+    return _joined(_behind_waits(_pieces(parts), activities, busy, all_, threads))
 
 
 def _launches(
@@ -157,6 +160,16 @@ def _pieces(parts: list[Pieces]) -> Pieces:
     return made.take(filled[np.argsort(made.start[filled], kind="stable")])
 
 
+def _joined(pieces: Pieces) -> Pieces:
+    """Neighbours with the same owner and evidence as one piece."""
+    same = (pieces.end[:-1] == pieces.start[1:]) & (pieces.owner[:-1] == pieces.owner[1:])
+    same &= (pieces.event[:-1] == pieces.event[1:]) & (pieces.after[:-1] == pieces.after[1:])
+    first = np.append(True, ~same)[: len(pieces.start)]
+    last = np.append(~same, True)[: len(pieces.start)]
+    made = pieces.take(first)
+    return Pieces(made.start, pieces.end[last], made.owner, made.event, made.after)
+
+
 def _before_launch(start: Ints, end: Ints, thread: Ints, all_: Events, threads: dict[int, Thread]) -> Pieces:
     """Owners of the idle time before the late launch began: what the threads were doing."""
     parts = []
@@ -178,8 +191,7 @@ def _said(rest: tuple[Ints, Ints], all_: Events, thread: Thread) -> tuple[Pieces
     start, end, _ = split(*rest, thread.edges)
     activity = thread.at(start)
     told = activity != host.NONE
-    found = host.innermost(all_, thread, start[told])
-    found = host.climb(all_, found, start[told], activity[told])
+    found = host.event_of(all_, thread, start[told], activity[told])
     return _owned(start[told], end[told], activity[told], found), (start[~told], end[~told])
 
 
@@ -217,7 +229,9 @@ def _launching(
     return _owned(start[rows], end[rows], owner, event)
 
 
-def _behind_waits(pieces: Pieces, busy: Spans, all_: Events, threads: dict[int, Thread]) -> Pieces:
+def _behind_waits(
+    pieces: Pieces, activities: Activities, busy: Spans, all_: Events, threads: dict[int, Thread]
+) -> Pieces:
     """Gives idle time behind a wait to the wait, as `waits` says."""
     found = [_waits(all_, thread) for thread in threads.values()]
     if not found or not len(pieces.start):
@@ -229,7 +243,11 @@ def _behind_waits(pieces: Pieces, busy: Spans, all_: Events, threads: dict[int, 
     start, end, activity, event = start[order], end[order], activity[order], event[order]
     work = np.isin(pieces.owner, _WORK)
     mine = pieces.take(work)
-    lo, hi, origin, wait = waiting.charge(waiting.Waits(start, end, activity == host.SYNC), busy, mine.start, mine.end)
+    known = activities.call >= 0
+    launched, returned = activities.call_start[known], activities.call_end[known]
+    until = waiting.caught_up(end, launched, returned, activities.start[known], LEAD_NS)
+    waits = waiting.Waits(start, end, activity == host.SYNC, until)
+    lo, hi, origin, wait = waiting.charge(waits, busy, mine.start, mine.end)
     cut = mine.take(origin)
     waited = wait >= 0
     charged = Pieces(
@@ -250,19 +268,16 @@ def _waits(all_: Events, thread: Thread) -> tuple[Ints, Ints, Codes, Indexes]:
     start, end, activity = thread.edges[:-1], thread.edges[1:], thread.activity[:-1]
     rows = np.isin(activity, _WAITS)
     start, end, activity = start[rows], end[rows], activity[rows]
-    event = host.climb(all_, host.innermost(all_, thread, start), start, activity)
-    return start, end, activity, event
+    return start, end, activity, host.event_of(all_, thread, start, activity)
 
 
 def busy_shares(activities: Activities, start: Ints, end: Ints) -> dict[str, Ints]:
     """What a device did in each step: computing, exposed communication and exposed copies, in nanoseconds."""
     compute, communication, copies = exposed.unions(activities.start, activities.end, activities.role)
-    hidden = union(compute, communication)
-    return {
-        "compute": covered(compute, start, end),
-        "communication": covered(subtract(communication, compute), start, end),
-        "copies": covered(subtract(copies, hidden), start, end),
-    }
+    work = covered(compute, start, end)
+    shown = covered(union(compute, communication), start, end)
+    busy = covered(union(compute, communication, copies), start, end)
+    return {"compute": work, "communication": shown - work, "copies": busy - shown}
 
 
 def cut_by_step(pieces: Pieces, start: Ints, end: Ints) -> tuple[Pieces, Indexes]:

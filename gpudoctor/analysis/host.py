@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpudoctor.analysis import frames
-from gpudoctor.analysis.intervals import Ints, contains, merge
+from gpudoctor.analysis.intervals import Ints, contains, distinct, merge
 from gpudoctor.profile import MISSING
 
 Codes = NDArray[np.int8]
@@ -164,7 +164,7 @@ def thread(all_: Events, one: int) -> Thread:
     rows = rows[np.lexsort((-all_.end[rows], all_.start[rows]))]
     start, end, activity = all_.start[rows], all_.end[rows], all_.activity[rows]
     spans = [merge(start[activity == code], end[activity == code]) for code in PRIORITY]
-    edges = np.unique(np.concatenate([side for s in spans for side in (s.start, s.end)]))
+    edges = distinct(np.concatenate([side for s in spans for side in (s.start, s.end)]))
     state = _none(edges)
     for code, span in reversed(list(zip(PRIORITY, spans, strict=True))):
         state[contains(span, edges)] = code
@@ -182,29 +182,44 @@ def _none(times: Ints) -> Codes:
     return np.full(len(times), NONE, np.int8)
 
 
-def innermost(all_: Events, one: Thread, times: Ints) -> NDArray[np.intp]:
-    """Number of the innermost event of a thread at each time; -1 for none."""
+def event_of(all_: Events, one: Thread, times: Ints, activity: Codes) -> NDArray[np.intp]:
+    """The innermost event of a thread that gives it its activity.
+
+    Args:
+        all_: the events.
+        one: the thread.
+        times: when.
+        activity: what the thread was doing then.
+
+    Returns:
+        Numbers of events.
+    """
     if not len(one.events):
         return np.full(len(times), -1, np.intp)
     at = np.searchsorted(one.starts, times, side="right") - 1
     found = np.where(at >= 0, one.events[at], -1)
-    return climb(all_, found, times, np.full(len(times), NONE, np.int8))
-
-
-def climb(all_: Events, found: NDArray[np.intp], times: Ints, activity: Codes) -> NDArray[np.intp]:
-    """From each event outwards to the first that is open at the time and has the activity (`NONE`: any)."""
-    found = found.copy()
     looking = np.flatnonzero(found >= 0)
     for _ in range(_DEEPEST):
-        event, wanted = found[looking], activity[looking]
-        over = all_.end[event] <= times[looking]
-        looking = looking[over | ((wanted != NONE) & (all_.activity[event] != wanted))]
-        if not len(looking):
-            break
+        event = found[looking]
+        looking = looking[(all_.end[event] <= times[looking]) | (all_.activity[event] != activity[looking])]
         found[looking] = all_.outer[found[looking]]
         looking = looking[found[looking] >= 0]
+        if not len(looking):
+            break
     found[looking] = -1
+    for code in np.unique(activity[found < 0]):  # events that overlap without lying within each other
+        lost = np.flatnonzero((found < 0) & (activity == code))
+        found[lost] = _reaching_furthest(all_, one, times[lost], int(code))
     return found
+
+
+def _reaching_furthest(all_: Events, one: Thread, times: Ints, activity: int) -> NDArray[np.intp]:
+    """Among the events with an activity that have begun at each time, the one that ends last; -1 for none."""
+    mine = one.events[all_.activity[one.events] == activity]
+    reach = np.maximum.accumulate(all_.end[mine]) if len(mine) else np.empty(0, np.int64)
+    holder = np.maximum.accumulate(np.where(all_.end[mine] == reach, np.arange(len(mine)), 0))
+    at = np.searchsorted(all_.start[mine], times, side="right") - 1
+    return np.where(at >= 0, mine[holder[at]], -1) if len(mine) else np.full(len(times), -1, np.intp)
 
 
 def last_ended(all_: Events, one: Thread, times: Ints) -> tuple[NDArray[np.intp], Ints]:

@@ -7,6 +7,7 @@ was busy during it. So a wait is owed that much of the idle time that follows, a
 
 - its *credit* is the device's busy time during the wait (the idle time during it is the wait's own anyway);
 - idle time behind it is charged to the last wait with credit left;
+- once the host is ahead of the device again the wait is over for good: later idle time has other reasons;
 - a wait for the device itself voids older credit: with more lead the host would only have waited there for longer. A
   wait that was shorter than the credit left is no such wait, and voids nothing.
 """
@@ -29,11 +30,34 @@ class Waits:
         start: begins.
         end: ends.
         device: waited for the device itself.
+        until: when the host was ahead of the device again.
     """
 
     start: Ints
     end: Ints
     device: Mask
+    until: Ints
+
+
+def caught_up(ends: Ints, launched: Ints, returned: Ints, begun: Ints, lead_ns: int) -> Ints:
+    """When the host was ahead of the device again after each time; the far future when it never was.
+
+    The host is ahead when an activity begins that had been launched well before: it had waited for the device, not the
+    device for it.
+
+    Args:
+        ends: the times, ends of waits.
+        launched: begins of launch calls.
+        returned: ends of these.
+        begun: begins of the activities that they launched.
+        lead_ns: how long before an activity's begin its call must have returned.
+    """
+    ahead = begun - returned >= lead_ns
+    order = np.argsort(launched[ahead], kind="stable")
+    calls = launched[ahead][order]
+    never = np.iinfo(np.int64).max
+    first = np.append(np.minimum.accumulate(begun[ahead][order][::-1])[::-1], never)
+    return np.asarray(first[np.searchsorted(calls, ends, side="left")], dtype=np.int64)
 
 
 def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.intp], NDArray[np.intp]]:
@@ -50,8 +74,8 @@ def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Int
         owns it (-1: none does).
     """
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - start)])
-    begins = _idle_before(start, end, before, waits.end)
-    marks, owners = _charges(waits, covered(busy, waits.start, waits.end), begins, int(before[-1]))
+    begins, expiry = (_idle_before(start, end, before, times) for times in (waits.end, waits.until))
+    marks, owners = _charges(waits, covered(busy, waits.start, waits.end), begins, expiry, int(before[-1]))
     # on an axis that counts idle time only, the stretches touch and the charges are a step function
     lo, hi, origin = split(before[:-1], before[1:], marks)
     at = np.searchsorted(marks, lo, side="right") - 1
@@ -69,28 +93,29 @@ def _idle_before(start: Ints, end: Ints, before: Ints, times: Ints) -> Ints:
     return np.asarray(before[at] - beyond, dtype=np.int64)
 
 
-def _charges(waits: Waits, credit: Ints, begins: Ints, total: int) -> tuple[Ints, NDArray[np.intp]]:
+def _charges(waits: Waits, credit: Ints, begins: Ints, expiry: Ints, total: int) -> tuple[Ints, NDArray[np.intp]]:
     """Where on the axis of idle time the owner changes, and to which wait: one pass over waits, not over kernels."""
     marks: list[int] = []
     owners: list[int] = []
-    left: list[tuple[int, int]] = []  # (wait, credit left), the latest last
+    left: list[tuple[int, int, int]] = []  # (wait, credit left, where it expires), the latest last
     stops = [*begins[1:].tolist(), total]
-    for number, (own, begin, stop, device) in enumerate(
-        zip(credit.tolist(), begins.tolist(), stops, waits.device.tolist(), strict=True)
-    ):
-        if device and own >= sum(rest for _, rest in left):
+    columns = (credit.tolist(), begins.tolist(), stops, expiry.tolist(), waits.device.tolist())
+    for number, (own, begin, stop, end, device) in enumerate(zip(*columns, strict=True)):
+        if device and own >= sum(rest for _, rest, until in left if until > begin):
             left.clear()
         if own > 0:
-            left.append((number, own))
+            left.append((number, own, end))
         at = begin
         while at < stop and left:
-            wait, rest = left.pop()
-            taken = min(rest, stop - at)
+            wait, rest, until = left.pop()
+            taken = min(rest, stop - at, until - at)
+            if taken <= 0:
+                continue
             marks.append(at)
             owners.append(wait)
             at += taken
-            if rest > taken:
-                left.append((wait, rest - taken))
+            if rest > taken and until > at:
+                left.append((wait, rest - taken, until))
         marks.append(at)
         owners.append(-1)
     return np.array(marks, np.int64), np.array(owners, np.intp)
