@@ -113,6 +113,7 @@ def build(
     texts = trace.texts("name")
     found = callers(trace.table("python"), texts, names)
     calls, marks = _calls(trace, found, texts)
+    texts = trace.texts("name")  # it has new ones: those of the pseudo-operators
     tree = nest(calls["start_ns"], calls["dur_ns"], calls["thread"])
     calls = calls.take(tree.order)
     step_row = windows_of(tree.start_ns, windows)

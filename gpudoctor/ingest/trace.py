@@ -42,8 +42,7 @@ def _load(path: Path) -> Profile:
         raise InputError(f"{path}: no operators and no device activities in it; is it a Kineto trace?")
     cut, source = trace_steps.windows(trace)
     zero = cut[0].start_ns
-    stacks = bool(len(trace.table("python")))
-    observation = "detail" if stacks else "light"
+    observation = "detail" if _has_stacks(trace) else "light"
     op_rows = ops.build(trace, cut, -zero, observation, Names(guess=True), outside=True)
     if op_rows.tree.overlapping:
         notes.append(integrity.overlapping(op_rows.tree.overlapping))
@@ -81,6 +80,11 @@ def _device_tables(
     if made.kernels:
         ops.mark_transfers(op_rows, made.kernels)
     return tables, missing
+
+
+def _has_stacks(trace: kineto.Trace) -> bool:
+    calls = trace.table("ops")
+    return bool(len(trace.table("python"))) or (len(calls) > 0 and bool((calls["call_stack"] >= 0).any()))
 
 
 def _input_tables(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

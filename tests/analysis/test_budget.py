@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor import profile as schema
 from gpudoctor.analysis import budget
 
 
@@ -24,7 +25,7 @@ STEP = {"step": 0, "dur_ns": 1000, "observation": "light", "compile_ns": 0}
 
 
 def shares(ops: list[dict[str, Any]], step: dict[str, Any] | None = None) -> dict[str, int]:
-    return {row["owner"]: row["dur_ns"] for row in budget.rows([step or STEP], ops)}
+    return {row["owner"]: row["dur_ns"] for row in budget.rows([step or STEP], schema.frame("ops", ops))}
 
 
 def test_each_nanosecond_has_one_owner() -> None:
@@ -50,7 +51,12 @@ def test_each_nanosecond_has_one_owner() -> None:
 
 
 def test_only_light_steps_have_a_budget() -> None:
-    assert budget.rows([STEP | {"observation": "bare"}, STEP | {"observation": "detail"}], [op("aten::mm", 1)]) == []
+    assert (
+        budget.rows(
+            [STEP | {"observation": "bare"}, STEP | {"observation": "detail"}], schema.frame("ops", [op("aten::mm", 1)])
+        )
+        == []
+    )
 
 
 def test_compile_time_has_its_own_owner() -> None:

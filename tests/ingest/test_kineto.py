@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpudoctor import profile as schema
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import kineto, ops, trace
+from gpudoctor.ingest.callers import Names
 
 MARK = "gpudoctor::line#"
 
@@ -23,9 +25,10 @@ def write(path: Path, events: list[dict[str, Any]]) -> Path:
 
 
 def table(path: Path, events: list[dict[str, Any]], lines: list[list[Any]], sources: list[str]) -> list[dict[str, Any]]:
-    decoded = kineto.read(write(path, events), MARK)
-    windows = [ops.Window(0, 0, 10_000_000)]
-    return ops.rows(decoded, windows, 0, "detail", ops.Names(lines, sources), 0)
+    decoded = kineto.read(write(path, events))
+    made = ops.build(decoded, [ops.Window(0, 0, 10_000_000)], 0, "detail", Names(lines, sources))
+    frame = schema.from_columns("ops", made.columns).astype(object)
+    return frame.where(frame.notna(), None).to_dict("records")
 
 
 def test_an_operator_gets_the_last_line_mark_before_it_and_its_caller(tmp_path: Path) -> None:
@@ -208,10 +211,12 @@ def test_device_activities_are_tied_to_their_operator_and_copies_say_their_direc
     assert not profile.measured("batches")
 
 
-def test_damaged_events_are_counted_not_fatal(tmp_path: Path) -> None:
+def test_events_without_a_time_are_counted_not_fatal(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"traceEvents": [event("aten::mm", 1, 2), {"ph": "X", "cat": "cpu_op", "ts": "oops"}]}))
-    assert kineto.read(path, MARK).bad == 1
+    profile = trace.load(path)
+    assert len(profile.table("ops")) == 1
+    assert profile.facts["notes"][0] == "1 event without a time left out"
 
 
 @pytest.mark.parametrize(
