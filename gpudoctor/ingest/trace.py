@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget
+from gpudoctor.analysis import budget, peaks
+from gpudoctor.analysis.device import derive
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import device, integrity, kineto, ops, trace_steps
 from gpudoctor.ingest.callers import Names
@@ -59,6 +61,8 @@ def _load(path: Path) -> Profile:
     tables |= _input_tables(tables)
     if "kernels" not in tables and len(op_rows):
         tables["step_budget"] = schema.frame("step_budget", budget.rows(step_rows, tables["ops"]))
+    tables |= derive(tables)
+    tables |= _peaks(trace)
     missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in tables and name not in missing}
     return Profile(tables, facts, {}, missing)
 
@@ -106,6 +110,17 @@ def _input_tables(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         workers = 0 if "_SingleProcess" in name else None
         loaders.append({"loader": number, "num_workers": workers, "for_file": first["file"], "for_line": first["line"]})
     return {"batches": schema.frame("batches", batches), "loaders": schema.frame("loaders", loaders)}
+
+
+def _peaks(trace: kineto.Trace) -> dict[str, pd.DataFrame]:
+    """`host` with the peak rates of the trace's GPUs, those that are known."""
+    properties = trace.metadata.get("deviceProperties")
+    found: list[dict[str, Any]] = []
+    for item in properties if isinstance(properties, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("id"), int):
+            gpu = hardware.find(item["name"], item.get("totalGlobalMem"), item.get("numSms"))
+            found += peaks.rows(gpu, item["id"]) if gpu is not None else []
+    return {"host": schema.frame("host", found)} if found else {}
 
 
 def _facts(
