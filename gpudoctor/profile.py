@@ -244,6 +244,7 @@ TABLES: dict[str, Table] = {
             ("kernels", "int", "kernels in it"),
             ("kernel_ns", "int", "time in its kernels"),
             ("gap_ns", "int", "time between them"),
+            ("phase", "str", "phase, as in ops, that most of its kernels belong to; null when unknown"),
             ("file", "str", "user's source file that most of its kernels come from"),
             ("line", "int", "that line"),
             ("function", "str", "that function"),

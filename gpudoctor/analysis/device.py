@@ -186,8 +186,16 @@ def _run_rows(
     made = kernel_runs.runs(activities.start, activities.end, stream, activities.call_end, single, waited)
     inside = np.flatnonzero(made.member >= 0)
     head = rows[inside[np.unique(made.member[inside], return_index=True)[1]]]
-    place = _usual_places(rows[inside], made.member[inside], len(made.start), kernels)
-    op = frames.rows_of(frames.integers(ops, "op"), pick(frames.integers(kernels, "op"), place, MISSING))
+    run, count = made.member[inside], len(made.start)
+    file, line = frames.texts(kernels, "file").codes[rows[inside]], frames.integers(kernels, "line")[rows[inside]]
+    known = (file >= 0) & (line != MISSING)
+    place = _usual(run[known], np.column_stack([file, line])[known], rows[inside][known], count)
+    ids, op_ids = frames.integers(ops, "op"), frames.integers(kernels, "op")
+    op = frames.rows_of(ids, pick(op_ids, place, MISSING))
+    launched = frames.rows_of(ids, op_ids[rows[inside]])
+    phase = pick(frames.texts(ops, "phase").codes, launched, -1)
+    told = phase >= 0
+    phased = _usual(run[told], phase[told].reshape(-1, 1), launched[told], count)
     return arrays(
         "kernel_runs",
         len(made.start),
@@ -200,6 +208,7 @@ def _run_rows(
             "kernels": made.kernels,
             "kernel_ns": made.kernel_ns,
             "gap_ns": made.end - made.start - made.kernel_ns,
+            "phase": pick_texts(ops, "phase", phased),
             "file": pick_texts(kernels, "file", place),
             "line": pick(frames.integers(kernels, "line"), place, MISSING),
             "function": pick_texts(ops, "function", op),
@@ -207,14 +216,14 @@ def _run_rows(
     )
 
 
-def _usual_places(kernel: Rows, run: Rows, count: int, kernels: pd.DataFrame) -> Rows:
-    """Row of a kernel on the line that most kernels of each run come from; -1 where no line is known."""
-    file, line = frames.texts(kernels, "file").codes[kernel], frames.integers(kernels, "line")[kernel]
-    seen = pd.DataFrame({"run": run, "file": file, "line": line, "kernel": kernel})
-    sizes = seen[(file >= 0) & (line != MISSING)].groupby(["run", "file", "line"])["kernel"].agg(["size", "first"])
-    top = sizes.reset_index().sort_values("size", kind="stable").drop_duplicates("run", keep="last")
+def _usual(run: Rows, keys: Rows, row: Rows, count: int) -> Rows:
+    """For each run one of the rows that have its most frequent keys; -1 for runs that have none."""
     made = np.full(count, -1, np.intp)
-    made[top["run"].to_numpy(np.intp)] = top["first"].to_numpy(np.intp)
+    if len(run):
+        _, first, at = np.unique(np.column_stack([run, keys]), axis=0, return_index=True, return_inverse=True)
+        sizes = np.bincount(at.reshape(-1))
+        order = np.argsort(sizes, kind="stable")  # the most frequent is written last
+        made[run[first[order]]] = row[first[order]]
     return made
 
 

@@ -247,7 +247,7 @@ def _behind_waits(
     launched, returned = activities.call_start[known], activities.call_end[known]
     until = waiting.caught_up(end, launched, returned, activities.start[known], LEAD_NS)
     waits = waiting.Waits(start, end, activity == host.SYNC, until)
-    lo, hi, origin, wait = waiting.charge(waits, busy, mine.start, mine.end)
+    lo, hi, origin, wait = waiting.charge(waits, busy, mine.start, mine.end, LEAD_NS)
     cut = mine.take(origin)
     waited = wait >= 0
     charged = Pieces(

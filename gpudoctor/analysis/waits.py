@@ -8,8 +8,8 @@ was busy during it. So a wait is owed that much of the idle time that follows, a
 - its *credit* is the device's busy time during the wait (the idle time during it is the wait's own anyway);
 - idle time behind it is charged to the last wait with credit left;
 - once the host is ahead of the device again the wait is over for good: later idle time has other reasons;
-- a wait for the device itself voids older credit: with more lead the host would only have waited there for longer. A
-  wait that was shorter than the credit left is no such wait, and voids nothing.
+- a long wait for the device itself voids older credit: with more lead the host would only have waited there for longer.
+  A call that found the device done (the second of two reads in a row) voids nothing: both must go to win the time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def caught_up(ends: Ints, launched: Ints, returned: Ints, begun: Ints, lead_ns: 
     return np.asarray(first[np.searchsorted(calls, ends, side="left")], dtype=np.int64)
 
 
-def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.intp], NDArray[np.intp]]:
+def charge(
+    waits: Waits, busy: Spans, start: Ints, end: Ints, lead_ns: int
+) -> tuple[Ints, Ints, NDArray[np.intp], NDArray[np.intp]]:
     """Charges idle time to the waits before it.
 
     Args:
@@ -68,6 +70,7 @@ def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Int
         busy: times in which the device was busy.
         start: begins of the idle stretches that a wait may explain, ascending and disjoint.
         end: their ends.
+        lead_ns: a wait in which the device was busy for so long is a long one.
 
     Returns:
         Starts and ends of pieces, the number of the stretch that each is a piece of, and the number of the wait that
@@ -75,7 +78,7 @@ def charge(waits: Waits, busy: Spans, start: Ints, end: Ints) -> tuple[Ints, Int
     """
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - start)])
     begins, expiry = (_idle_before(start, end, before, times) for times in (waits.end, waits.until))
-    marks, owners = _charges(waits, covered(busy, waits.start, waits.end), begins, expiry, int(before[-1]))
+    marks, owners = _charges(waits, covered(busy, waits.start, waits.end), begins, expiry, int(before[-1]), lead_ns)
     # on an axis that counts idle time only, the stretches touch and the charges are a step function
     lo, hi, origin = split(before[:-1], before[1:], marks)
     at = np.searchsorted(marks, lo, side="right") - 1
@@ -93,7 +96,9 @@ def _idle_before(start: Ints, end: Ints, before: Ints, times: Ints) -> Ints:
     return np.asarray(before[at] - beyond, dtype=np.int64)
 
 
-def _charges(waits: Waits, credit: Ints, begins: Ints, expiry: Ints, total: int) -> tuple[Ints, NDArray[np.intp]]:
+def _charges(
+    waits: Waits, credit: Ints, begins: Ints, expiry: Ints, total: int, lead_ns: int
+) -> tuple[Ints, NDArray[np.intp]]:
     """Where on the axis of idle time the owner changes, and to which wait: one pass over waits, not over kernels."""
     marks: list[int] = []
     owners: list[int] = []
@@ -101,7 +106,7 @@ def _charges(waits: Waits, credit: Ints, begins: Ints, expiry: Ints, total: int)
     stops = [*begins[1:].tolist(), total]
     columns = (credit.tolist(), begins.tolist(), stops, expiry.tolist(), waits.device.tolist())
     for number, (own, begin, stop, end, device) in enumerate(zip(*columns, strict=True)):
-        if device and own >= sum(rest for _, rest, until in left if until > begin):
+        if device and own >= lead_ns:
             left.clear()
         if own > 0:
             left.append((number, own, end))

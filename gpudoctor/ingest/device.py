@@ -259,6 +259,7 @@ def _mark_blocking(kernels: Columns, calls: Columns) -> None:
     """Sets `blocks` of runtime calls: a synchronisation, or a copy whose call did not return before it was done.
 
     An asynchronous copy of pinned or device memory does not wait; a tiny one can be done before its call has returned.
+    One of pageable memory holds the host up while the driver copies it piece by piece.
     """
     if not calls:
         return
@@ -274,10 +275,11 @@ def _mark_blocking(kernels: Columns, calls: Columns) -> None:
         named = calls["name"]
         assert isinstance(named, Coded)
         returns = np.array(["Async" in text for text in named.values], bool)[named.codes[rows]]
-        waits = ~returns | (_ints(kernels["pageable"])[copies] > 0)
-        copies, rows = copies[waits], rows[waits]
+        pageable = np.asarray(kernels["pageable"])[copies] > 0
+        waits = ~returns | pageable
+        copies, rows, pageable = copies[waits], rows[waits], pageable[waits]
         ends = _ints(kernels["start_ns"])[copies] + _ints(kernels["dur_ns"])[copies]
-        waited = _ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends
+        waited = (_ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends) | pageable
         blocks[rows[waited]] = True
     calls["blocks"] = blocks
 
