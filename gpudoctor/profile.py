@@ -241,6 +241,7 @@ TABLES: dict[str, Table] = {
             ("owner", "str", "who had the time, as in step_budget"),
             ("evidence", "str", "name of the event on the host that says so; null for unknown"),
             ("op", "int", "op id of the operator the host was in"),
+            ("call", "int", "id in runtime_calls of the call that is the evidence; null when it is none"),
             ("file", "str", "user's source file of that operator"),
             ("line", "int", "user's source line of that operator"),
         ),
@@ -257,6 +258,7 @@ TABLES: dict[str, Table] = {
             ("kernels", "int", "kernels in it"),
             ("kernel_ns", "int", "time in its kernels"),
             ("gap_ns", "int", "time between them"),
+            ("phase", "str", "phase, as in ops, that most of its kernels belong to; null when unknown"),
             ("file", "str", "user's source file that most of its kernels come from"),
             ("line", "int", "that line"),
             ("function", "str", "that function"),
@@ -508,7 +510,8 @@ TABLES: dict[str, Table] = {
                 "str",
                 "main thread: input, compile, matmul, operators, optimizer, framework, python; device: compute, "
                 "communication, copies, then what the host did while the device was idle: input, sync, memory, "
-                "compile, optimizer, launch (operators, launch calls), python (between operators), unknown",
+                "compile, optimizer, launch (operators, launch calls), python (between operators), queued (launched, "
+                "and not begun by the device), unknown",
             ),
             ("dur_ns", "int", "time it owns"),
         ),

@@ -23,6 +23,9 @@ def check_tables(rule: Rule) -> None:
             if name not in TABLES:
                 hint = suggestion(name, TABLES) or f"; the tables are {', '.join(TABLES)}"
                 raise RuleError(f"{rule.path}: `{key}` names table {name!r}, which does not exist{hint}")
+    for name in rule.instead:
+        if name not in rule.tables:
+            raise RuleError(f"{rule.path}: `instead` names table {name!r}; name it in `requires` or `optional` as well")
     if twice := set(rule.requires) & set(rule.optional):
         raise RuleError(f"{rule.path}: {sorted(twice)[0]!r} is in both `requires` and `optional`; name it once")
     for example in rule.examples:

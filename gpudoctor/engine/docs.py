@@ -37,6 +37,7 @@ TOML between two lines `+++`:
 | `requires` | tables without which the rule is not measured |
 | `optional` | tables that are read when they were measured, else empty |
 | `observation`, `min_steps` | optional: `bare`, `light` or `detail`; how many steps (default 1) it must have |
+| `instead` | optional: tables that lift `observation` where they were measured: steps watched in any mode do |
 | `severity`, `max_severity` | optional: where only counts are known (default `warning`); never above this |
 | `evidence_title` | optional: what the table of the column `evidence` is called (default `Measured`) |
 | `[thresholds]` | `name = { value = …, unit = "…", doc = "why this value" }`, each used in the SQL as `$name` |

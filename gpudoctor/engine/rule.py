@@ -109,6 +109,7 @@ class Rule:
         optional: tables that it reads when they were measured, else empty.
         observation: how steps must have been watched; None when the rule reads no steps.
         min_steps: how many of them, outside warm-up.
+        instead: where one of these tables was measured, steps watched in any mode do.
         severity: where only counts are known.
         max_severity: never above this; None means no cap.
         evidence_title: what the table of the column `evidence` is called.
@@ -131,6 +132,7 @@ class Rule:
     optional: tuple[str, ...]
     observation: Observation | None
     min_steps: int
+    instead: tuple[str, ...]
     severity: Severity
     max_severity: Severity | None
     evidence_title: str

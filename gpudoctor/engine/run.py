@@ -60,7 +60,7 @@ def diagnose(
     config = config or Config()
     known = tuple(rules)
     thresholds = _thresholds(known, config)
-    step_ns = run.step_ns if run is not None and run.step_ns is not None else profile.facts.get("step_ns")
+    step_ns = _step_ns(profile, run)
     sandbox = Sandbox(profile)
     findings: list[Finding] = []
     not_measured: list[NotMeasured] = []
@@ -93,6 +93,14 @@ def diagnose(
                 passed.append(Passed(rule.id, rule.name, rule.title))
     findings = with_fingerprints(findings, profile.sources)
     return Outcome(tuple(sorted(findings, key=_rank)), tuple(not_measured), tuple(passed))
+
+
+def _step_ns(profile: Profile, run: Run | None) -> int | None:
+    """The step time that savings are shares of: that of unprofiled steps, else, in a bare trace, of profiled ones."""
+    step_ns = run.step_ns if run is not None and run.step_ns is not None else profile.facts.get("step_ns")
+    if step_ns is None and "trace" in profile.facts:
+        step_ns = profile.facts.get("profiled_step_ns")
+    return None if step_ns is None else int(step_ns)
 
 
 def select_rules(rules: Sequence[Rule], config: Config) -> tuple[Rule, ...]:
@@ -165,8 +173,10 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
             return NotMeasured(rule.id, rule.name, reason, how)
     if rule.observation is not None:
         table = next((name for name in _OBSERVED if name in rule.requires), None)
-        if table and (seen := _watched(profile, table, rule.observation)) < rule.min_steps:
-            wanted = f"{plural(rule.min_steps, 'step')} watched in {rule.observation} mode outside warm-up"
+        any_mode = any(profile.measured(name) for name in rule.instead)
+        if table and (seen := _watched(profile, table, None if any_mode else rule.observation)) < rule.min_steps:
+            mode = "with the profiler" if any_mode else f"in {rule.observation} mode"
+            wanted = f"{plural(rule.min_steps, 'step')} watched {mode} outside warm-up"
             how = (
                 profile.why_not(table)[1] if table == "ops" else "let the run go on: more steps, or a larger `--budget`"
             )
@@ -174,10 +184,11 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
     return None
 
 
-def _watched(profile: Profile, table: str, observation: str) -> int:
-    """How many steps outside warm-up the table has in an observation mode."""
+def _watched(profile: Profile, table: str, observation: str | None) -> int:
+    """How many steps outside warm-up the table has in an observation mode; None: in any."""
     rows = profile.table(table)
-    rows = rows[rows["observation"].eq(observation).fillna(False)]
+    if observation is not None:
+        rows = rows[rows["observation"].eq(observation).fillna(False)]
     if "warmup" in rows:
         rows = rows[~rows["warmup"].fillna(False)]
     return int(rows["step"].nunique())

@@ -250,7 +250,11 @@ def _products(trace: Trace, codes: NDArray[np.int32]) -> Ints:
 
 
 def _mark_blocking(kernels: Columns, calls: Columns) -> None:
-    """Sets `blocks` of runtime calls: a synchronisation, or a copy whose call did not return before it was done."""
+    """Sets `blocks` of runtime calls: a synchronisation, or a copy whose call did not return before it was done.
+
+    An asynchronous copy of pinned or device memory does not wait; a tiny one can be done before its call has returned.
+    One of pageable memory holds the host up while the driver copies it piece by piece.
+    """
     if not calls:
         return
     kind = calls["kind"]
@@ -262,8 +266,14 @@ def _mark_blocking(kernels: Columns, calls: Columns) -> None:
         assert isinstance(activity, Coded)
         copies = np.flatnonzero((activity.codes == _MEMCPY) & (call != MISSING))
         rows = call[copies] - _ints(calls["call"])[0]
+        named = calls["name"]
+        assert isinstance(named, Coded)
+        returns = np.array(["Async" in text for text in named.values], bool)[named.codes[rows]]
+        pageable = np.asarray(kernels["pageable"])[copies] > 0
+        waits = ~returns | pageable
+        copies, rows, pageable = copies[waits], rows[waits], pageable[waits]
         ends = _ints(kernels["start_ns"])[copies] + _ints(kernels["dur_ns"])[copies]
-        waited = _ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends
+        waited = (_ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends) | pageable
         blocks[rows[waited]] = True
     calls["blocks"] = blocks
 

@@ -15,7 +15,8 @@ import pandas as pd
 import gpudoctor
 from gpudoctor import columns
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget, dtype_sites
+from gpudoctor.analysis import dtype_sites
+from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
     compile_context,
@@ -109,8 +110,6 @@ def _build(recording: Recording, rank: Path) -> Profile:
     _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
-        if "kernels" not in traced:
-            tables["step_budget"] = budget.rows(step_rows, traced["ops"])
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
@@ -135,7 +134,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         Counter(traced["ops"]["step"].tolist()) if "ops" in traced else {},
     )
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
-    return Profile(frames, facts, sources, missing)
+    return derived(Profile(frames, facts, sources, missing))
 
 
 def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:

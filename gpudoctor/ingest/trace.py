@@ -5,17 +5,21 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpudoctor import columns
+from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
+from gpudoctor.analysis import peaks
 from gpudoctor.columns import MISSING, Array, Coded, Columns
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import device, integrity, kineto, ops, phases, trace_steps
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NOT_IN_A_TRACE = "a trace has no such record"
 
@@ -56,8 +60,11 @@ def _load(path: Path) -> Profile:
     else:
         missing["ops"] = "the trace has no operators"
     arrays["steps"] = columns.of_rows(step_rows)
-    missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in arrays and name not in missing}
-    return Profile(schema.tables({}, arrays), facts, {}, missing)
+    frames = _peaks(trace)
+    missing |= {
+        name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in {*arrays, *frames} and name not in missing
+    }
+    return Profile(schema.tables(frames, arrays), facts, {}, missing)
 
 
 def _device_tables(
@@ -113,6 +120,17 @@ def _input_tables(op_rows: ops.Ops) -> dict[str, Columns]:
 
 def _picked(column: Array | Coded, rows: Array) -> Array | Coded:
     return column.take(rows) if isinstance(column, Coded) else column[rows]
+
+
+def _peaks(trace: kineto.Trace) -> dict[str, pd.DataFrame]:
+    """`host` with the peak rates of the trace's GPUs, those that are known."""
+    properties = trace.metadata.get("deviceProperties")
+    found: list[dict[str, Any]] = []
+    for item in properties if isinstance(properties, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("id"), int):
+            gpu = hardware.find(item["name"], item.get("totalGlobalMem"), item.get("numSms"))
+            found += peaks.rows(gpu, item["id"]) if gpu is not None else []
+    return {"host": schema.frame("host", found)} if found else {}
 
 
 def _facts(

@@ -36,6 +36,8 @@ _OWNERS = {
     "copies": Owner("exposed copies", "copies that no kernel hides", 3, False),
     "sync": Owner("sync", "the host waits for the device", 6, False),
     "launch": Owner("launch", "the device waits for the next launch", 4, False),
+    "memory": Owner("memory", "calls into the GPU's allocator", 5, False),
+    "queued": Owner("queued", "launched, and not begun by the device", 7, False),
     "idle": Owner("idle", "the device has nothing to do", 8, False),
 }
 
