@@ -13,7 +13,7 @@ from gpudoctor.analysis.frames import Rows, pick, pick_texts
 from gpudoctor.analysis.host import Events
 from gpudoctor.analysis.intervals import Ints, Spans, merge
 from gpudoctor.columns import MISSING, Coded
-from gpudoctor.profile import empty
+from gpudoctor.profile import empty, from_columns
 
 PROFILED = ("light", "detail")
 """Observations that see the device; a step watched otherwise has no budget."""

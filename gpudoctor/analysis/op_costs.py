@@ -11,6 +11,7 @@ from gpudoctor.analysis import frames
 from gpudoctor.analysis.frames import Rows
 from gpudoctor.analysis.intervals import Ints
 from gpudoctor.columns import Coded
+from gpudoctor.profile import from_columns
 
 TEXT_KEYS = ("name", "op_class", "shapes", "dtypes", "phase", "module", "file")
 
