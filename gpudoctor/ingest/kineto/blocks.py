@@ -119,6 +119,7 @@ class Blocks:
                     self._read_members(attempt[:end])
                     return len(attempt[end:].strip(_SPACE))
             else:
+                self.damage.repaired += attempt is not text
                 return 0
         self.damage.no_header = True
         return 0

@@ -26,6 +26,7 @@ _END = re.compile(rb"\}(?=\s*(?:,\s*\{|\]))")
 _START = re.compile(rb'\{\s*"(?:ph|cat|name|args|pid|tid|ts|dur|s|id|bp)"\s*:')
 _LAST = re.compile(rb"\}[\s,]*\]")
 _FIRST = re.compile(rb'\{\s*"ph"\s*:')
+_KEY = re.compile(rb'"\s*:\s*\Z')
 _BEGIN = re.compile(rb"[{\]]")
 _GAP = re.compile(rb"[\s,]*")
 _POSITION = re.compile(r"byte (\d+)")
@@ -39,7 +40,7 @@ class Damage:
 
     Attributes:
         bad: events left out.
-        repaired: events that were readable after a repair.
+        repaired: events (or the metadata) that were readable after a repair.
         truncated: the file ends inside its list of events; with what was lost at the end, in bytes.
         lost_bytes: text at the end that is no whole event.
         extra_bytes: text after the trace's end (a second document).
@@ -208,8 +209,7 @@ class Salvage:
         """Where an event may begin, after the one at `at`."""
         text = self.buffer.text
         for match in _START.finditer(text, at + 1, limit):
-            before = text[max(0, match.start() - 64) : match.start()]
-            if not before.rstrip().endswith(b":"):  # no member's value
+            if not _KEY.search(text, max(at, match.start() - 64), match.start()):  # no member's value
                 yield match.start()
 
     def _list_end(self, at: int, limit: int) -> int | None:
