@@ -150,7 +150,7 @@ class Salvage:
         limit = min(MAX_EVENT_BYTES, max(_LOOK_AHEAD_BYTES, self.patience))
         size = _LOOK_AHEAD_BYTES
         self.buffer.fill(at + size)
-        near = next(self._starts(at, min(len(self.buffer.text), at + size)), None)
+        near = self._near(at, min(len(self.buffer.text), at + size))
         if near is not None and (repaired := self._repaired(at, near)):
             return repaired
         while True:
@@ -199,18 +199,19 @@ class Salvage:
 
     def _next_event(self, at: int, limit: int) -> int | None:
         """Where the first event after the one at `at` begins; None when that is not in sight."""
-        for tried, start in enumerate(self._starts(at, limit)):
-            event, _ = self._whole(start)
+        for tried, match in enumerate(_START.finditer(self.buffer.text, at + 1, limit)):
+            event, _ = self._whole(match.start())
             if tried > _MAX_STARTS or (event is not None and is_event(event)):
-                return start
+                return match.start()
         return None
 
-    def _starts(self, at: int, limit: int) -> Iterator[int]:
-        """Where an event may begin, after the one at `at`."""
+    def _near(self, at: int, limit: int) -> int | None:
+        """Where the first object after `at` begins that could be an event and is no member's value."""
         text = self.buffer.text
         for match in _START.finditer(text, at + 1, limit):
-            if not _KEY.search(text, max(at, match.start() - 64), match.start()):  # no member's value
-                yield match.start()
+            if not _KEY.search(text, max(at, match.start() - 64), match.start()):
+                return match.start()
+        return None
 
     def _list_end(self, at: int, limit: int) -> int | None:
         """Where the list ends before `limit`; None when it does not."""
