@@ -12,10 +12,22 @@ from typing import Any
 import pandas as pd
 
 import gpudoctor
+from gpudoctor import columns
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget, dtype_sites
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import compile_context, compile_log, device, integrity, kineto, ops, steps, trace_steps, watch
+from gpudoctor.ingest import (
+    compile_context,
+    compile_log,
+    device,
+    integrity,
+    kineto,
+    ops,
+    phases,
+    steps,
+    trace_steps,
+    watch,
+)
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording
@@ -145,7 +157,9 @@ def _traces(
     notes: list[str],
 ) -> dict[str, pd.DataFrame]:
     """Tables from all bursts: steps with a compile inside only where a burst has no other."""
-    names = Names(_json(rank / "lines.json", []), sorted(sources), _json(rank / "names.json", {}))
+    names = Names(
+        _json(rank / "lines.json", []), sources, _json(rank / "names.json", {}), _json(rank / "modules.json", [])
+    )
     parts: dict[str, list[ops.Columns]] = {}
     compiling = {row["step"] for row in step_rows if row["compile_ns"]}
     clean = {b["label"] for b in bursts if set(b["taken"]) - compiling}
@@ -162,17 +176,17 @@ def _traces(
             continue
         notes += [f"{burst['file']}: {note}" for note in integrity.notes(trace)]
         windows, offset = _windows(trace, number, log, set(taken))
-        first = {name: sum(map(schema.length, made)) for name, made in parts.items()}
+        first = {name: sum(map(columns.length, made)) for name, made in parts.items()}
         made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0))
         found = device.build(trace, windows, offset, made, (first.get("kernels", 0), first.get("runtime_calls", 0)))
         if found.kernels:
-            ops.mark_transfers(made, found.kernels)
+            phases.mark_transfers(made.columns, found.kernels)
         if len(made):
             parts.setdefault("ops", []).append(made.columns)
         for name in _DEVICE_TABLES:
-            if columns := getattr(found, name):
-                parts.setdefault(name, []).append(columns)
-    return {name: schema.from_columns(name, schema.joined(columns)) for name, columns in parts.items()}
+            if filled := getattr(found, name):
+                parts.setdefault(name, []).append(filled)
+    return {name: schema.from_columns(name, columns.joined(some)) for name, some in parts.items()}
 
 
 def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from gpudoctor.ingest.kineto import Trace
 from gpudoctor.ingest.kineto.blocks import Blocks, Damage
@@ -238,7 +237,7 @@ def rows(trace: Trace) -> Counter[Row]:
         for name, column in table.columns.items():
             if name in looked_up:
                 values: list[Any] = [looked_up[name][code] for code in column.tolist()]
-            elif column.dtype == np.int32:
+            elif name in _TEXTS:
                 values = [None if code < 0 else texts[code] for code in column.tolist()]
             else:
                 values = [None if v in (MISSING, None) or v != v else v for v in column.tolist()]  # noqa: PLR0124
@@ -247,6 +246,9 @@ def rows(trace: Trace) -> Counter[Row]:
         for row, cells in enumerate(zip(*shown, strict=True)):
             made[(group, *cells, repr(said.get(row)))] += 1
     return made
+
+
+_TEXTS = ("dims", "types", "concrete", "call_stack", "grid", "block", "kind", "sync_kind")
 
 
 def stated(trace: Trace) -> bool:
@@ -261,7 +263,7 @@ def said(damage: Damage) -> bool:
 
 _INTS = {
     "ops": {"external": ("External id", "external id"), "sequence": ("Sequence number",)},
-    "runtime": {"correlation": ("correlation",), "external": ("External id", "external id")},
+    "runtime": {"correlation": ("correlation",)},
     "device": {"correlation": ("correlation",), "stream": ("stream",), "bytes": ("bytes",), "device": ("device",)},
 }
 

@@ -26,7 +26,7 @@ def write(path: Path, events: list[dict[str, Any]]) -> Path:
 
 def table(path: Path, events: list[dict[str, Any]], lines: list[list[Any]], sources: list[str]) -> list[dict[str, Any]]:
     decoded = kineto.read(write(path, events))
-    made = ops.build(decoded, [ops.Window(0, 0, 10_000_000)], 0, "detail", Names(lines, sources))
+    made = ops.build(decoded, [ops.Window(0, 0, 10_000_000)], 0, "detail", Names(lines, dict.fromkeys(sources, "")))
     frame = schema.from_columns("ops", made.columns).astype(object)
     return frame.where(frame.notna(), None).to_dict("records")
 

@@ -68,6 +68,7 @@ def test_wheel_carries_the_typing_marker_the_kernel_table_the_licence_and_nothin
         scripts = archive.read(entry_points).decode()
     assert "gpudoctor/py.typed" in names
     assert "gpudoctor/ingest/kernel_classes.toml" in names
+    assert "gpudoctor/gpus.toml" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"gpudoctor"}
     assert "gpudoctor = gpudoctor.cli:main" in scripts
