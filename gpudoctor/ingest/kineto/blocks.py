@@ -24,6 +24,7 @@ BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 64 << 20  # metadata before the events; recorded ones have kilobytes
 MAX_TRAILER_BYTES = 64 << 20
 _EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_SOMETHING = re.compile(rb"[^\s,]")
 _SPACE = b" \t\r\n"
 
 
@@ -54,7 +55,7 @@ class Blocks:
         ended = False
         while not ended:
             buffer.fill(self._size)
-            if not buffer.text.strip(b" \t\r\n,"):
+            if not _SOMETHING.search(buffer.text):
                 if buffer.ended:
                     self.damage.truncated = True
                     break
@@ -154,7 +155,7 @@ class Blocks:
         if at < 0:
             return None
         try:
-            events = records.BLOCK_DECODER.decode(b"[" + buffer.text[: at + 1] + b"]")
+            events = records.BLOCK_DECODER.decode(b"".join((b"[", memoryview(buffer.text)[: at + 1], b"]")))
         except ERRORS:
             return None
         buffer.text = buffer.text[buffer.text.index(b",", at) + 1 :]
