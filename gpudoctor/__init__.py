@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor.stepping import step
 
 if TYPE_CHECKING:
-    from gpudoctor.api import analyze, check, record
+    from gpudoctor.api import analyze, check, load, record
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "check", "record", "step"]
+__all__ = ["__version__", "analyze", "check", "load", "record", "step"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"analyze", "check", "record"}:
+    if name in {"analyze", "check", "load", "record"}:
         from gpudoctor import api
 
         return getattr(api, name)

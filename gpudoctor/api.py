@@ -117,10 +117,10 @@ def analyze(path: str | Path) -> Diagnosis:
     from gpudoctor.engine.rulefile import load_rules
 
     config = load_config(Path.cwd())
-    return diagnose(load(Path(path)), load_rules(config.rule_dirs), config)
+    return diagnose(load(path), load_rules(config.rule_dirs), config)
 
 
-def load(path: Path) -> Profile:
+def load(path: str | Path) -> Profile:
     """The Profile of a recording's folder or of a Kineto trace.
 
     Raises:
@@ -128,7 +128,7 @@ def load(path: Path) -> Profile:
     """
     from gpudoctor.ingest import open_path
 
-    return open_path(path)
+    return open_path(Path(path))
 
 
 _running: list[Recording] = []

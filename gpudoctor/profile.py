@@ -605,6 +605,18 @@ class Profile:
         """The table, empty when it was not measured."""
         return self.tables[name] if name in self.tables else empty(name)
 
+    def sql(self, query: str) -> pd.DataFrame:
+        """The answer to one SELECT over the tables, with nullable types.
+
+        Tables that were not measured are there and empty; ask `measured()`.
+
+        Raises:
+            UsageError: the query is refused (it may read the tables and nothing else), fails, or takes too long.
+        """
+        from gpudoctor.query import ask
+
+        return ask(self, query).frame()
+
     def why_not(self, name: str) -> tuple[str, str]:
         """Why a table was not measured and how to get it, two sentences."""
         declared = _declared(name)

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check, env
+from gpudoctor.cli import analyze, check, env, query
+from gpudoctor.cli import open as open_command
 from gpudoctor.cli.explain import explain
 from gpudoctor.cli.output import discard, open_closed_streams, say
 from gpudoctor.cli.rules import app as rules_app
@@ -26,6 +27,8 @@ app = typer.Typer(
 )
 app.command("check", help=check.HELP, epilog=check.EXIT_CODES)(check.check)
 app.command("analyze", help=analyze.HELP)(analyze.analyze)
+app.command("query", help=query.HELP)(query.query)
+app.command("open", help=open_command.HELP)(open_command.open_path)
 app.command("explain")(explain)
 app.command("env", help=env.HELP)(env.env)
 app.add_typer(rules_app, name="rules")

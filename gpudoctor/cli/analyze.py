@@ -3,38 +3,86 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, configuration
 
-HELP = """Diagnose a recording (a folder that `gpudoctor check` made, e.g. .gpudoctor/latest) or a Kineto trace.
+if TYPE_CHECKING:
+    from gpudoctor.config import Config
+    from gpudoctor.ingest.ranks import Input
 
-torch is neither needed nor imported."""
+HELP = """Diagnose a recording (a folder that `gpudoctor check` made, e.g. .gpudoctor/latest), Kineto traces (plain or
+gzip, whatever their names), or a folder of traces, one a rank.
+
+Of several, each is diagnosed by itself: the slowest rank in full, the others in a line each. torch is neither needed
+nor imported."""
 
 
 def analyze(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Recording folder, or trace (.json, .json.gz).")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH…", help="Recording folder, trace files (.json, .json.gz), or a folder of traces."),
+    ],
     output_format: Format = OutputFormat.FULL,
     output: Output = None,
     select: Select = None,
     ignore: Ignore = None,
     fail_on: Fail = None,
     preview: Preview = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that read several traces at once.")] = 1,
 ) -> int:
     """See HELP."""
+    from gpudoctor.ingest.ranks import find
+
+    config = configuration(select, ignore, preview, fail_on)
+    inputs = find(paths)
+    if len(inputs) == 1:
+        return _one(inputs[0], config, output_format, output)
+    return _several(inputs, config, output_format, output, jobs)
+
+
+def _one(one: Input, config: Config, shape: OutputFormat, report: Path | None) -> int:
     from gpudoctor.cli.options import exit_code, publish
     from gpudoctor.diagnose import diagnose
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.ingest import open_path
     from gpudoctor.recording import is_recording
 
-    config = configuration(select, ignore, preview, fail_on)
     rules = load_rules(config.rule_dirs)
-    diagnosis = diagnose(open_path(path), rules, config)
-    report = output
-    if report is None and is_recording(path):
-        report = path.resolve() / "report.html"
-    publish(diagnosis, output_format, report)
+    diagnosis = diagnose(open_path(one.path), rules, config)
+    if report is None and is_recording(one.path):
+        report = one.path.resolve() / "report.html"
+    publish(diagnosis, shape, report)
     return exit_code(diagnosis, config)
+
+
+def _several(inputs: list[Input], config: Config, shape: OutputFormat, report: Path | None, jobs: int) -> int:
+    """As `_one`; what was meant as a trace and cannot be read makes the exit code 2, or a broken rank would pass."""
+    from gpudoctor.cli.options import exit_code, publish, write_report
+    from gpudoctor.cli.output import say, standard_output
+    from gpudoctor.errors import ExitCode
+    from gpudoctor.ranks import diagnose_all, to_json
+
+    ranks = diagnose_all(inputs, config, jobs)
+    for one in ranks.left_out:
+        say(f"gpudoctor: left out: {one.reason}")
+    if shape is OutputFormat.FULL:
+        publish(ranks.shown.diagnosis, shape, report)
+    elif report is not None:
+        write_report(ranks.shown.diagnosis, report)
+    from gpudoctor.reporters import ranks as reporter
+
+    with standard_output() as stream:
+        if shape is OutputFormat.FULL:
+            stream.write("\n")
+            reporter.print_table(ranks, stream)
+        else:
+            stream.write(to_json(ranks) if shape is OutputFormat.JSON else reporter.render_concise(ranks))
+    codes = {exit_code(rank.diagnosis, config) for rank in ranks.ranks}
+    if any(one.certain for one in ranks.left_out):
+        codes.add(ExitCode.ERROR)
+    return next(
+        code for code in (ExitCode.ERROR, ExitCode.INCONCLUSIVE, ExitCode.FINDINGS, ExitCode.CLEAN) if code in codes
+    )

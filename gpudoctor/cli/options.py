@@ -77,14 +77,9 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
     """
     from gpudoctor import reporters
     from gpudoctor.cli.output import say, standard_output
-    from gpudoctor.errors import UsageError
 
     if report is not None:
-        try:
-            report.parent.mkdir(parents=True, exist_ok=True)
-            report.write_text(reporters.render("html", diagnosis), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{report}: the report cannot be written ({error.strerror or error})") from None
+        write_report(diagnosis, report)
     with standard_output() as stream:
         if shape is OutputFormat.FULL:
             from gpudoctor.reporters import console
@@ -96,6 +91,22 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
             stream.write(f"{_shown(report)}\n")
     if report is not None and shape is OutputFormat.JSON:
         say(_shown(report))
+
+
+def write_report(diagnosis: Diagnosis, report: Path) -> None:
+    """Writes the HTML report.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    from gpudoctor import reporters
+    from gpudoctor.errors import UsageError
+
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(reporters.render("html", diagnosis), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{report}: the report cannot be written ({error.strerror or error})") from None
 
 
 def _shown(path: Path) -> str:

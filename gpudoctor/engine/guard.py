@@ -51,6 +51,18 @@ def check_sql(sql: str, tables: Collection[str], where: str) -> frozenset[str]:
     return parameters
 
 
+def tables_named(sql: str) -> frozenset[str]:
+    """The tables that a query reads, as they are written; none when it cannot be parsed. Allows nothing."""
+    with duckdb.connect(":memory:", config={"threads": "1", "enable_external_access": "false"}) as connection:
+        try:
+            nodes = list(_nodes(_tree(connection, sql, "query")))
+        except RuleError:
+            return frozenset()
+    own = {entry["key"].lower() for node in nodes for entry in (node.get("cte_map") or {}).get("map", [])}
+    read = {str(node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
+    return frozenset(name for name in read if name.lower() not in own)
+
+
 def _one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> frozenset[str]:
     try:
         statements = connection.extract_statements(sql)
@@ -58,11 +70,11 @@ def _one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
     except duckdb.Error as error:
         raise RuleError(f"{where}: the SQL cannot be parsed: {_first_line(error)}") from None
     except (ValueError, RecursionError):
-        raise RuleError(f"{where}: the SQL is not a SELECT; a rule is one SELECT") from None
+        raise RuleError(f"{where}: the SQL is not a SELECT; one SELECT is allowed") from None
     if len(kinds) != 1:
-        raise RuleError(f"{where}: the SQL has {len(kinds)} statements; a rule is one SELECT")
+        raise RuleError(f"{where}: the SQL has {len(kinds)} statements; one SELECT is allowed")
     if kinds[0] != "SELECT":
-        raise RuleError(f"{where}: the SQL is a {kinds[0]} statement; a rule is one SELECT")
+        raise RuleError(f"{where}: the SQL is a {kinds[0]} statement; one SELECT is allowed")
     return frozenset(statements[0].named_parameters)
 
 
@@ -106,7 +118,7 @@ class _Walk:
         if kind not in NODES and not kind.endswith("_TYPE_INFO"):
             raise self._refuse(f"uses {kind}, which is not a plain query over the tables")
         if node.get("sample"):
-            raise self._refuse("takes a random sample; a rule must give the same findings on every run")
+            raise self._refuse("takes a random sample; the answer must be the same on every run")
         if kind == "BASE_TABLE":
             self._base_table(node, known)
         elif kind == "TABLE_FUNCTION":
@@ -127,7 +139,7 @@ class _Walk:
         if kind not in EXPRESSIONS:
             raise self._refuse(f"uses an expression of kind {kind}, which is not allowed")
         if node.get("sample"):
-            raise self._refuse("takes a random sample; a rule must give the same findings on every run")
+            raise self._refuse("takes a random sample; the answer must be the same on every run")
         if kind == "COLUMN_REF":
             names = node["column_names"]
             if len(names) == 1 and _AMBIENT.fullmatch(names[0]):
@@ -141,7 +153,7 @@ class _Walk:
         in_from = name in TABLE_FUNCTIONS and node.get("is_table_function")
         if not operator and not in_from and name not in FUNCTIONS:
             raise self._refuse(
-                f"calls {name}(), which is not among the functions of rules (no side effects, no files, no clock, "
+                f"calls {name}(), which is not among the functions allowed (no side effects, no files, no clock, "
                 f"no chance, bounded memory){suggestion(name, FUNCTIONS)}"
             )
         self._doublings += name in LENGTHENING

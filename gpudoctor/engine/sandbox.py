@@ -1,4 +1,7 @@
-"""Runs a rule's SQL over a profile's tables with everything else locked: files, network, settings, time and memory."""
+"""Runs SQL (a rule's, or a query of a user's) over a profile's tables with everything else locked.
+
+No files, no network, no settings; bounded time and memory.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,13 @@ class Sandbox:
             RuleError: the query is refused or fails.
             RuleLimitError: it ran out of its time or memory, or gave more than `max_rows` rows.
         """
+        columns, rows = self.select(sql, tables, parameters, where)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def select(
+        self, sql: str, tables: tuple[str, ...], parameters: Mapping[str, Any], where: str
+    ) -> tuple[list[str], list[list[Any]]]:
+        """As `query`: the names of the columns, which an answer without rows has too, and the rows in their order."""
         named = check_sql(sql, tables, where)
         if missing := sorted(named - parameters.keys()):
             raise RuleError(f"{where}: the SQL uses ${missing[0]}, which [thresholds] does not declare")
@@ -87,7 +97,7 @@ class Sandbox:
             raise RuleLimitError(f"{where}: more than {self._max_rows} rows; group or limit them in the SQL")
         if len(set(columns)) != len(columns):
             raise RuleError(f"{where}: the SQL gives two columns of the same name; give each its own with AS")
-        return [{name: _plain(v, name, where) for name, v in zip(columns, row, strict=True)} for row in rows]
+        return columns, [[_plain(v, name, where) for name, v in zip(columns, row, strict=True)] for row in rows]
 
     def _table(self, name: str) -> pa.Table:
         if name not in self._arrow:

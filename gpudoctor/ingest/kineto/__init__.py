@@ -64,6 +64,7 @@ def read(path: Path) -> Trace:
     for events in blocks:
         columns.add(events)
     tables = columns.finish()
+    blocks.damage.bad += columns.no_event
     if not columns.rows:
         raise InputError(f"{path}: no events; is it a Kineto trace?")
     return Trace(tables, columns, blocks.metadata, blocks.damage, source.raw_bytes)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpudoctor.ingest.kineto import numbers
 from gpudoctor.ingest.kineto.numbers import MISSING, integer
-from gpudoctor.ingest.kineto.records import Args, Event
+from gpudoctor.ingest.kineto.records import NOTHING, Args, Event
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -72,7 +72,7 @@ class Dictionary(dict[Any, int]):
         try:
             return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
         except TypeError:  # a list or object where a name should stand
-            return np.fromiter((self[v if v.__hash__ else repr(v)] for v in values), np.int32, len(values))
+            return np.fromiter((self[_hashable(value)] for value in values), np.int32, len(values))
 
     def texts(self, values: Sequence[Any]) -> Codes:
         """Codes of raw JSON texts; -1 for absent ones."""
@@ -80,6 +80,14 @@ class Dictionary(dict[Any, int]):
         made = self.codes(raw)
         absent = self.get(b"")
         return made if absent is None else np.where(made == absent, NO_CODE, made).astype(np.int32)
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 @dataclass(slots=True)
@@ -157,6 +165,9 @@ class Columns:
         threads: dictionary of (pid, tid).
         texts: dictionary of raw JSON texts (shapes, dtypes, grids).
         rows: number of events by phase (`ph`).
+        no_event: objects in the list that are no events, with neither phase nor duration; left out.
+        no_time: events without a time, left out.
+        no_duration: complete events without a duration, and halves of a pair, left out.
         collectives: what a collective says of itself: of device activities by row, of operators by External id.
         thread_names: (pid, tid) → name, and (pid, None) → process name and labels, from metadata events.
     """
@@ -166,6 +177,7 @@ class Columns:
         self.rows: dict[str, int] = defaultdict(int)
         self.collectives: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self.thread_names: dict[tuple[Any, Any], str] = {}
+        self.no_event = 0
         self.no_time = 0
         self.no_duration = 0
         self._parts: dict[str, dict[str, list[Column]]] = defaultdict(lambda: defaultdict(list))
@@ -211,8 +223,11 @@ class Columns:
             self._halves += events
         elif phase == "":  # no phase: a duration says that it is a complete event
             for event in events:
-                spans[event.cat].append(event)
-            self.rows[phase] -= len(events)
+                if event.dur != NOTHING:
+                    spans[event.cat].append(event)
+                else:
+                    self.no_event += 1
+            del self.rows[phase]
 
     def _name_thread(self, event: Event) -> None:
         args = event.args or _NO_ARGS

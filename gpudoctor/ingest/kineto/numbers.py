@@ -64,6 +64,8 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
 def exact(text: bytes) -> int:
     """As `nanoseconds`, for one text of any form: an exponent, quotes around it, many digits."""
     try:
+        if b"_" in text:  # Python reads 1_0 as ten
+            return MISSING
         value = Decimal(text.decode("ascii").strip().strip('"').strip())
         if not value.is_finite() or value.adjusted() > 18:  # more digits than int64 has
             return MISSING
@@ -90,7 +92,7 @@ def integer(value: object) -> int:
         return int(value)
     if isinstance(value, str):
         try:
-            value = int(value, 0)
+            value = MISSING if "_" in value else int(value, 0)
         except ValueError:
             return MISSING
     if isinstance(value, float):

@@ -79,12 +79,12 @@ class Event(msgspec.Struct, gc=False):
 
 _ONE = msgspec.json.Decoder(Event)
 BLOCK_DECODER = msgspec.json.Decoder(list[Event])
-_LOOSE = msgspec.json.Decoder(dict[str, Any])
+_LOOSE = msgspec.json.Decoder(dict[str, Raw])
 _ARGS_NAMES = {f.encode_name: f.name for f in msgspec.structs.fields(Args)}
 _RAW_ARGS = frozenset(f.name for f in msgspec.structs.fields(Args) if f.type is Raw)
 
 
-def decode(text: bytes) -> Event | None:
+def decode(text: bytes | memoryview) -> Event | None:
     """One event; None when the JSON is no event.
 
     Raises:
@@ -96,26 +96,32 @@ def decode(text: bytes) -> Event | None:
         return _loosely(text)
 
 
-def _loosely(text: bytes) -> Event | None:
-    """An event some of whose values have a wrong type: those that fit are kept."""
+def _loosely(text: bytes | memoryview) -> Event | None:
+    """An event some of whose values have a wrong type, or are beyond any number: those that fit are kept."""
     try:
         values = _LOOSE.decode(text)
     except msgspec.ValidationError:
         return None
     event = Event()
     for key in ("ph", "cat", "name"):
-        value = values.get(key)
+        value = _value(values.get(key))
         if value is not None:
             setattr(event, key, value if isinstance(value, str) else str(value))
-    event.pid, event.tid, event.id = values.get("pid"), values.get("tid"), values.get("id")
-    for key in ("ts", "dur"):
-        if values.get(key) is not None:
-            setattr(event, key, Raw(msgspec.json.encode(values[key])))
-    given = values.get("args")
-    if isinstance(given, dict):
-        event.args = Args()
-        for key, value in given.items():
-            if key in _ARGS_NAMES:
-                name = _ARGS_NAMES[key]
-                setattr(event.args, name, Raw(msgspec.json.encode(value)) if name in _RAW_ARGS else value)
+    event.pid, event.tid, event.id = (_value(values.get(key)) for key in ("pid", "tid", "id"))
+    event.ts, event.dur = values.get("ts", NOTHING), values.get("dur", NOTHING)
+    try:
+        given = _LOOSE.decode(values.get("args", NOTHING))
+    except msgspec.DecodeError:  # not there, or no object
+        return event if event.ph or event.dur != NOTHING else None
+    event.args = Args()
+    for key, raw in given.items():
+        if name := _ARGS_NAMES.get(key):
+            setattr(event.args, name, raw if name in _RAW_ARGS else _value(raw))
     return event if event.ph or event.dur != NOTHING else None
+
+
+def _value(raw: Raw | None) -> Any:
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except msgspec.ValidationError:  # a number beyond any
+        return None

@@ -43,6 +43,8 @@ class Source:
                     yield piece
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+        except ValueError as error:  # a NUL in the name
+            raise InputError(f"{str(self.path)!r}: cannot be read ({error})") from None
 
     def _inflated(self, file: BinaryIO) -> Iterator[bytes]:
         first = file.read(READ_BYTES)
@@ -62,8 +64,12 @@ class Source:
                 yield piece
             data = inflate.unconsumed_tail
             if inflate.eof:  # another member may follow
-                data = inflate.unused_data.lstrip(b"\0") or file.read(READ_BYTES).lstrip(b"\0")
+                data = inflate.unused_data.lstrip(b"\0")
+                while len(data) < len(_GZIP) and (more := file.read(READ_BYTES)):
+                    data = (data + more).lstrip(b"\0")
                 if not data.startswith(_GZIP):
+                    if data:
+                        self.cut = "other data follows its gzip data"
                     return
                 inflate = zlib.decompressobj(_GZIP_WINDOW)
             elif not data:
@@ -74,7 +80,9 @@ class Source:
 
 def _utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Takes a byte order mark off and turns UTF-16 into UTF-8."""
-    first = next(pieces, b"")
+    first = b""
+    while len(first) < len(_UTF8_BOM) and (piece := next(pieces, None)):
+        first += piece
     if first.startswith(_UTF8_BOM):
         first = first[len(_UTF8_BOM) :]
     encoding = _UTF16.get(first[:2])

@@ -1,0 +1,87 @@
+"""Which recordings and traces lie at some paths, and which rank each of them is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudoctor.errors import InputError
+from gpudoctor.recording import is_recording
+
+_TRACE = re.compile(r"\.json(?:\.gz)?$|\.pt\.trace\.json", re.IGNORECASE)
+_RANK = re.compile(r"(?:rank|worker|gpu)[-_. ]?(\d+)(?!\d)", re.IGNORECASE)
+_OURS = frozenset({".git", ".venv", "node_modules", "__pycache__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One recording or trace.
+
+    Attributes:
+        path: its folder or file.
+        named: the rank that its name, or its folder's, says; None when they say none.
+        certain: somebody named it, or it is named like a trace: that it cannot be read is an error, not a coincidence.
+    """
+
+    path: Path
+    named: int | None = None
+    certain: bool = True
+
+
+def find(paths: Sequence[Path]) -> list[Input]:
+    """The inputs at some paths: files and recordings as they are given, of other folders the traces inside.
+
+    Raises:
+        InputError: nothing is at a path, or a folder has neither a recording nor a trace in it.
+    """
+    found: dict[Path, Input] = {}
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        if path.is_dir() and not is_recording(path):
+            inside = list(_inside(path))
+            if not inside:
+                raise InputError(
+                    f"{path}: a folder without recording.json and without a trace (*.json, *.json.gz) in it; name a "
+                    "recording (.gpudoctor/latest), a trace file or a folder of traces"
+                )
+        else:
+            inside = [Input(path, named_rank(path))]
+        for one in inside:
+            found.setdefault(one.path.resolve(), one)
+    return list(found.values())
+
+
+def _inside(folder: Path) -> Iterable[Input]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        recordings = [name for name in folders if is_recording(here / name)]
+        for name in sorted(recordings):
+            yield Input(here / name, named_rank(here / name))
+        folders[:] = sorted(set(folders) - set(recordings) - _OURS)
+        for name in sorted(files, key=_natural):
+            if _TRACE.search(name):
+                rank = named_rank(Path(name)) if here == folder else named_rank(here.relative_to(folder) / name)
+                yield Input(here / name, rank, certain=rank is not None or "trace" in name.lower())
+
+
+def named_rank(path: Path) -> int | None:
+    """The rank that a file's name says (rank-34, rank_0, worker3), or else its folder's."""
+    for name in (path.name, path.parent.name):
+        if match := _RANK.search(name):
+            return int(match[1])
+    return None
+
+
+def assigned(ranks: Sequence[int | None]) -> list[int]:
+    """Ranks for those that say none: the lowest that nobody has, in order."""
+    free = (number for number in range(len(ranks) + len(set(ranks))) if number not in ranks)
+    return [next(free) if rank is None else rank for rank in ranks]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts rank10 behind rank9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
