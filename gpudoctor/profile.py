@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
+from gpudoctor.columns import Columns, Kind, Tables
+from gpudoctor.columns import frame as frame_of
 from gpudoctor.errors import GpuDoctorError
 
-Kind = Literal["int", "float", "str", "bool"]
+if TYPE_CHECKING:
+    import pandas as pd
+
 _DTYPES: dict[Kind, str] = {"int": "Int64", "float": "Float64", "str": "string", "bool": "boolean"}
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 
@@ -77,14 +78,20 @@ TABLES: dict[str, Table] = {
                 "observation",
                 "str",
                 "how it was watched: bare (no profiler), light (profiler without options), detail (stacks, shapes, "
-                "memory), disturbed (gpudoctor's own work fell inside: not to be timed)",
+                "memory), disturbed (gpudoctor's own work or a validation pass fell inside: not to be timed)",
             ),
             ("warmup", "bool", "before the steady state: first steps, and steps up to the last of the first compiles"),
             ("compile_ns", "int", "time inside the step in which torch.compile compiled"),
             ("input_ns", "int", "time the loop waited for the next batch"),
-            ("backward_ns", "int", "time inside backward calls"),
-            ("optimizer_ns", "int", "time inside optimizer steps"),
-            ("batches", "int", "batches taken from DataLoaders in the step"),
+            ("backward_ns", "int", "time inside backward calls, without optimizers that step there"),
+            ("optimizer_ns", "int", "time inside optimizer steps, behind the forward and backward of a closure"),
+            (
+                "validation_ns",
+                "int",
+                "time of validation since the step before: passes over a loader without a backward call; in front of "
+                "the step and no part of dur_ns, or inside it (then disturbed)",
+            ),
+            ("batches", "int", "batches taken from DataLoaders in the step, without those of validation"),
             ("epoch", "int", "epoch of the step's last batch, from 0; null without a DataLoader"),
             (
                 "source",
@@ -113,7 +120,13 @@ TABLES: dict[str, Table] = {
                 "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other",
             ),
             ("region", "str", "compile id of the compiled region it ran in, e.g. 0/1; null in eager code"),
-            ("module", "str", "module path or class, innermost; null when unknown"),
+            ("module", "str", "class of the innermost nn.Module; null when unknown"),
+            (
+                "module_path",
+                "str",
+                "path of the innermost nn.Module's instance in its model, e.g. encoder.layers.3.self_attn; for "
+                "backward operators the forward operator's; null when unknown",
+            ),
             ("file", "str", "user's source file, relative to the working folder when inside it; null when unknown"),
             ("line", "int", "user's source line; for backward operators the line of the forward operator"),
             ("precision", "str", "call (the line that called it) or def (only the function's first line is known)"),
@@ -123,6 +136,7 @@ TABLES: dict[str, Table] = {
             ("owner", "str", "who called it: user, torch.optim, torch.utils.data, torch.amp, torch, library"),
             ("dtypes", "str", "input dtypes, comma separated, e.g. float,float,; null when not recorded"),
             ("shapes", "str", "input shapes as a JSON list; null when not recorded"),
+            ("arguments", "str", "arguments that are no tensors, as a JSON list of texts; null when not recorded"),
             ("sequence", "int", "autograd sequence number; null when none"),
             ("forward_op", "int", "for a backward operator: op id of its forward operator"),
             ("host_read", "bool", "the host needs the result's value here: on a GPU this waits for the device"),
@@ -299,7 +313,8 @@ TABLES: dict[str, Table] = {
             "one batch taken from a DataLoader",
             _CHECK,
             ("loader", "int", "id in loaders"),
-            ("step", "int", "step that used it"),
+            ("step", "int", "step that used it; null for one of validation"),
+            ("validation", "bool", "taken in a validation pass: a pass without a backward call in a run that trains"),
             ("epoch", "int", "pass over this loader, from 0"),
             ("position", "int", "position in its epoch, from 0"),
             ("start_ns", "int", "when the loop asked for it"),
@@ -425,6 +440,11 @@ TABLES: dict[str, Table] = {
             ("value", "str", "its value as text; null when it is not set"),
             ("file", "str", "user's file that set it; null when it is the default or unknown"),
             ("line", "int", "line that set it"),
+            (
+                "source",
+                "str",
+                "who set it: script (at file and line), environment, default, or changed (elsewhere); null if unknown",
+            ),
         ),
         _table(
             "host",
@@ -433,6 +453,27 @@ TABLES: dict[str, Table] = {
             ("name", "str", "what was read; its unit is the end of the name, a count when it has none"),
             ("device", "int", "GPU index; null for the process itself"),
             ("value", "float", "the reading"),
+        ),
+        _table(
+            "memory_timeline",
+            "one reading of a GPU's caching allocator, at the end of a step",
+            _GPU,
+            ("step", "int", "step that had just ended; null before the first"),
+            ("time_ns", "int", "when it was read"),
+            ("device", "int", "GPU index"),
+            ("allocated_bytes", "int", "memory that tensors hold"),
+            (
+                "allocated_peak_bytes",
+                "int",
+                "most that they held at once, since the script last reset it",
+            ),
+            ("reserved_bytes", "int", "memory that the allocator holds from the driver"),
+            ("active_bytes", "int", "memory that tensors hold or that a stream may still use"),
+            ("inactive_split_bytes", "int", "free parts of blocks that are partly in use: they cannot be given back"),
+            ("alloc_retries", "int", "allocations so far for which the cache had to be emptied first"),
+            ("device_allocs", "int", "memory requests to the driver so far"),
+            ("device_frees", "int", "memory given back to the driver so far"),
+            ("ooms", "int", "out-of-memory errors so far"),
         ),
         _table(
             "input_lines",
@@ -506,6 +547,8 @@ def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def columns(name: str, values: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """Builds a table from columns (sequences of equal length); columns left out become null."""
+    import pandas as pd
+
     table = _declared(name)
     length = max((len(v) for v in values.values()), default=0)
     nothing: Sequence[Any] = [None] * length
@@ -513,104 +556,22 @@ def columns(name: str, values: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     return made.astype({c.name: c.dtype for c in table.columns})
 
 
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """A text column by dictionary: `values[codes[row]]`, null where the code is negative."""
-
-    codes: np.ndarray[Any, np.dtype[np.int32]]
-    values: Sequence[str]
-
-    def take(self, rows: np.ndarray[Any, Any]) -> Coded:
-        """The rows that an index array or a mask picks."""
-        return Coded(self.codes[rows], self.values)
-
-
-def arrays(name: str, length: int, given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> pd.DataFrame:
+def from_columns(name: str, given: Columns) -> pd.DataFrame:
     """Builds a large table from arrays without touching single cells; columns left out are null.
 
-    Args:
-        name: one of `TABLES`.
-        length: number of rows.
-        given: by column name: integers (`MISSING` is null), floats (NaN is null), booleans (as int8, -1 is null), or
-            `Coded` texts. Texts become categories: one copy of each text, however many rows have it.
-
-    Returns:
-        A frame with exactly the declared columns, in order.
+    Raises:
+        GpuDoctorError: a column is given that the table does not declare.
     """
     table = _declared(name)
     unknown = set(given) - set(table.names)
     if unknown:
         raise GpuDoctorError(f"table {name!r} has no column {sorted(unknown)[0]!r}; it has {', '.join(table.names)}")
-    made = {column.name: _array(column.kind, length, given.get(column.name)) for column in table.columns}
-    return pd.DataFrame(made, index=pd.RangeIndex(length), copy=False)
+    return frame_of({column.name: column.kind for column in table.columns}, given)
 
 
-def from_columns(name: str, given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> pd.DataFrame:
-    """As `arrays`, with the length of the columns given (at least one)."""
-    return arrays(name, length(given), given)
-
-
-def length(given: Mapping[str, np.ndarray[Any, Any] | Coded]) -> int:
-    """Number of rows of some columns (at least one)."""
-    first = next(iter(given.values()))
-    return len(first.codes if isinstance(first, Coded) else first)
-
-
-def joined(parts: Sequence[Mapping[str, np.ndarray[Any, Any] | Coded]]) -> dict[str, np.ndarray[Any, Any] | Coded]:
-    """Columns of several parts, one below the other; each part has the same columns."""
-    made: dict[str, np.ndarray[Any, Any] | Coded] = {}
-    for name in parts[0] if parts else ():
-        columns = [part[name] for part in parts]
-        if isinstance(columns[0], Coded):
-            coded = [column for column in columns if isinstance(column, Coded)]
-            shifts = np.cumsum([0, *(len(column.values) for column in coded)])
-            codes = [
-                np.where(column.codes < 0, -1, column.codes + shift).astype(np.int32)
-                for column, shift in zip(coded, shifts, strict=False)
-            ]
-            made[name] = Coded(np.concatenate(codes), [text for column in coded for text in column.values])
-        else:
-            made[name] = np.concatenate([column for column in columns if isinstance(column, np.ndarray)])
-    return made
-
-
-MISSING = np.iinfo(np.int64).min
-"""Stands for null in an integer array given to `arrays`."""
-
-_NOTHING: dict[Kind, Any] = {"int": np.int64(0), "float": np.float64(0), "bool": np.False_}
-
-
-def _array(kind: Kind, length: int, given: np.ndarray[Any, Any] | Coded | None) -> Any:
-    if kind == "str":
-        coded = given if isinstance(given, Coded) else Coded(np.full(length, -1, np.int8), ())
-        return _categories(coded)
-    if given is None:  # one cell, repeated: a column of nulls costs no memory
-        return _masked(kind, np.broadcast_to(_NOTHING[kind], length), np.broadcast_to(np.True_, length))
-    assert isinstance(given, np.ndarray)
-    if kind == "bool":
-        unknown = given < 0 if given.dtype == np.int8 else np.broadcast_to(np.False_, length)
-        return _masked(kind, given > 0 if given.dtype == np.int8 else given, unknown)
-    absent = np.isnan(given) if kind == "float" else given == MISSING
-    if not absent.any():
-        absent = np.broadcast_to(np.False_, length)
-    return _masked(kind, given.astype(np.float64 if kind == "float" else np.int64, copy=False), absent)
-
-
-def _masked(kind: Kind, values: np.ndarray[Any, Any], mask: np.ndarray[Any, Any]) -> Any:
-    made = {"int": pd.arrays.IntegerArray, "float": pd.arrays.FloatingArray, "bool": pd.arrays.BooleanArray}
-    return made[kind](values, mask)
-
-
-def _categories(coded: Coded) -> pd.Categorical:
-    """Categories in use only, texts that occur twice merged."""
-    used, codes = np.unique(coded.codes, return_inverse=True)
-    nulls = int((used < 0).sum())
-    texts = [coded.values[code] for code in used[nulls:]]
-    merged = {text: at for at, text in enumerate(dict.fromkeys(texts))}
-    final = np.array([-1] * nulls + [merged[text] for text in texts], np.int64)
-    smallest = np.min_scalar_type(-max(len(merged), 1))
-    rows = final.astype(smallest)[codes.reshape(-1)] if len(used) else np.empty(0, smallest)
-    return pd.Categorical.from_codes(rows, categories=pd.Index(list(merged), dtype="str"))
+def tables(frames: Mapping[str, pd.DataFrame], arrays: Mapping[str, Columns]) -> Tables:
+    """Frames that are there, and others that are made from arrays when they are asked for."""
+    return Tables(frames, from_columns, arrays)
 
 
 def _declared(name: str) -> Table:

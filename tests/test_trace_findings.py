@@ -10,13 +10,13 @@ from gpudoctor.config import Config
 from gpudoctor.diagnose import diagnose
 from gpudoctor.diagnosis import Diagnosis, Finding
 from gpudoctor.engine.rulefile import load_rules
-from gpudoctor.ingest import trace
+from gpudoctor.ingest import open_path
 from tests.shared_traces import shared_trace
 
 
 @cache
 def diagnosed(name: str) -> Diagnosis:
-    return diagnose(trace.load(shared_trace(name)), load_rules(), Config(preview=True))
+    return diagnose(open_path(shared_trace(name)), load_rules(), Config(preview=True))
 
 
 def found(name: str) -> dict[str, Finding]:

@@ -12,7 +12,8 @@ from gpudoctor.analysis.device_budget import OWNERS, Activities, Pieces
 from gpudoctor.analysis.frames import Rows, pick, pick_texts
 from gpudoctor.analysis.host import Events
 from gpudoctor.analysis.intervals import Ints, Spans, merge
-from gpudoctor.profile import MISSING, Coded, arrays, empty
+from gpudoctor.columns import MISSING, Coded
+from gpudoctor.profile import empty, from_columns
 
 PROFILED = ("light", "detail")
 """Observations that see the device; a step watched otherwise has no budget."""
@@ -128,9 +129,8 @@ def _gap_rows(device: int, pieces: Pieces, step: Ints, all_: Events, ops: pd.Dat
     event = np.where(python, -1, pieces.event)
     op = pick(all_.op, event, MISSING)
     at = frames.rows_of(frames.integers(ops, "op"), op)
-    return arrays(
+    return from_columns(
         "gaps",
-        len(step),
         {
             "device": np.full(len(step), device),
             "step": step,
@@ -166,9 +166,8 @@ def _budget_rows(device: int, step: Ints, shares: Mapping[str, Ints], pieces: Pi
     np.add.at(idle, (at, pieces.owner.astype(np.intp)), pieces.end - pieces.start)
     names = (*BUSY_OWNERS, *OWNERS)
     table = np.column_stack([*(shares[name] for name in BUSY_OWNERS), idle])
-    return arrays(
+    return from_columns(
         "step_budget",
-        table.size,
         {
             "step": np.repeat(step, len(names)),
             "device": np.full(table.size, device),
@@ -196,9 +195,8 @@ def _run_rows(
     phase = pick(frames.texts(ops, "phase").codes, launched, -1)
     told = phase >= 0
     phased = _usual(run[told], phase[told].reshape(-1, 1), launched[told], count)
-    return arrays(
+    return from_columns(
         "kernel_runs",
-        len(made.start),
         {
             "device": np.full(len(made.start), device),
             "stream": made.stream,
@@ -244,9 +242,8 @@ def _queue_rows(device: int, rows: Rows, activities: Activities, kernels: pd.Dat
     sums = seen.groupby("step").agg(
         launches=("queue", "size"), queue=("queue", "median"), starved=("starved", "mean"), host=("host", "sum")
     )
-    return arrays(
+    return from_columns(
         "launch_queue",
-        len(sums),
         {
             "step": sums.index.to_numpy(np.int64),
             "device": np.full(len(sums), device),

@@ -30,7 +30,7 @@ from gpudoctor.analysis import exposed, host
 from gpudoctor.analysis import waits as waiting
 from gpudoctor.analysis.host import Codes, Events, Thread
 from gpudoctor.analysis.intervals import Ints, Spans, covered, merge, split, subtract, union
-from gpudoctor.profile import MISSING
+from gpudoctor.columns import MISSING
 
 OWNERS = (*host.ACTIVITIES, "python", "queued", "unknown")
 """Owners of idle time; the first are the host's activities, with their codes."""

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gpudoctor.analysis.intervals import Ints, Mask
-from gpudoctor.profile import MISSING, Coded
+from gpudoctor.columns import MISSING, Coded
 
 Rows = NDArray[np.intp]
 """Row numbers; -1 for none."""

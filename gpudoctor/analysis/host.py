@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpudoctor.analysis import frames
 from gpudoctor.analysis.intervals import Ints, contains, distinct, merge
-from gpudoctor.profile import MISSING
+from gpudoctor.columns import MISSING
 
 Codes = NDArray[np.int8]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudoctor.analysis.intervals import Ints, Mask, Spans, covered, merge
-from gpudoctor.profile import MISSING
+from gpudoctor.columns import MISSING
 
 SHORT_NS = 10_000
 """A kernel shorter than this takes less time than launching it: a launch costs the host 4 to 10 µs."""

@@ -10,7 +10,8 @@ import pandas as pd
 from gpudoctor.analysis import frames
 from gpudoctor.analysis.frames import Rows
 from gpudoctor.analysis.intervals import Ints
-from gpudoctor.profile import Coded, arrays
+from gpudoctor.columns import Coded
+from gpudoctor.profile import from_columns
 
 TEXT_KEYS = ("name", "op_class", "shapes", "dtypes", "phase", "module", "file")
 
@@ -36,7 +37,7 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
     values["line"] = frames.integers(ops, "line")[first[order]]
     values["calls"] = np.bincount(group, minlength=len(first))[order]
     values |= {name: column[order] for name, column in sums.items()}
-    return arrays("op_costs", len(first), values)
+    return from_columns("op_costs", values)
 
 
 def _sums(group: Rows, values: Ints, count: int) -> Ints:

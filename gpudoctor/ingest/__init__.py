@@ -14,6 +14,7 @@ def open_path(path: Path) -> Profile:
     Raises:
         InputError: nothing is there, or it is neither.
     """
+    from gpudoctor.analysis.derive import derived
     from gpudoctor.ingest import recording, trace
     from gpudoctor.recording import is_recording, open_recording
 
@@ -24,5 +25,5 @@ def open_path(path: Path) -> Profile:
             raise InputError(
                 f"{path}: a folder without recording.json; name a recording (.gpudoctor/latest) or a trace file"
             )
-        return recording.load(open_recording(path))
-    return trace.load(path)
+        return derived(recording.load(open_recording(path)))
+    return derived(trace.load(path))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpudoctor.ingest.def_lines import MODULE_LEVEL, DefLines
 from gpudoctor.ingest.kineto import Table
 from gpudoctor.ingest.nesting import Tree, nest
 
@@ -55,15 +56,21 @@ class Names:
 
     Attributes:
         lines: for a line mark's id, `[file, line, function]`.
-        sources: names of the user's files.
+        sources: texts of the user's files, by name.
         shown: the user's file by the name that a trace shows.
+        modules: for a module range's id, the module's path; None for one that has no own.
         guess: nothing is known of the user's files: every file that is no known library's counts as one.
     """
 
     lines: Sequence[Sequence[Any]] = ()
-    sources: Sequence[str] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
+    modules: Sequence[str | None] = ()
     guess: bool = False
+    defs: DefLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.defs = DefLines(self.sources)
 
     def user_file(self, shown: str) -> str | None:
         """The user's file behind a name in a trace (torch shortens names by the search path); None for others."""
@@ -71,7 +78,7 @@ class Names:
             return shown if is_users(shown) else None
         if shown in self.shown:
             return self.shown[shown]
-        for name in self.sources if not self.shown else ():
+        for name in sorted(self.sources) if not self.shown else ():
             if name == shown or name.endswith("/" + shown):
                 return name
         return None
@@ -93,6 +100,7 @@ class Place:
         file, line, function: its parts, None where it has none.
         owner: user, torch.optim, …, library; None when only its caller can tell.
         user: the user's file.
+        scope: the user's function, None for code that is in none.
         module: class of the nn.Module that it is a call of.
     """
 
@@ -101,11 +109,18 @@ class Place:
     function: str | None = None
     owner: str | None = None
     user: str | None = None
+    scope: str | None = None
     module: str | None = None
 
 
-def place(name: str, names: Names) -> Place:
-    """Takes a function's name apart."""
+def place(name: str, names: Names, running: bool = False) -> Place:
+    """Takes a function's name apart.
+
+    Args:
+        name: as the trace shows it.
+        names: what is known of the user's files.
+        running: the line is the one that ran, not the function's first.
+    """
     if name == _UNNAMED:
         return Place(owner="user")
     if name.startswith(_MODULE):  # "nn.Module: Linear_3", numbered by first call
@@ -116,7 +131,10 @@ def place(name: str, names: Names) -> Place:
     line = int(digits) if digits.isdigit() else None
     user = names.user_file(file) if file else None
     if user is not None:
-        return Place(user, line, function, "user", user)
+        scope = None if function == MODULE_LEVEL else function
+        if line is not None and not running:
+            line = names.defs.first_line(user, line, function)
+        return Place(user, line, function, "user", user, scope)
     owner = next((owner for folder, owner in _OWNERS if folder in file), None)
     if owner is None and not file.endswith(_THIN):
         owner = "torch" if file.startswith(("torch/", "<")) or "/torch/" in file else "library"

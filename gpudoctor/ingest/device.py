@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from gpudoctor.columns import MISSING, Coded, coded
 from gpudoctor.ingest import kernel_classes
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.kineto.numbers import integer
 from gpudoctor.ingest.ops import Columns, Ints, Ops, Window, windows_of
-from gpudoctor.profile import MISSING, Coded
 
 _KINDS = ("kernel", "memcpy", "memset")
 _MEMCPY = _KINDS.index("memcpy")
@@ -163,7 +163,7 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
         "name": Coded(table["name"], texts),
         "kind": Coded(activity.astype(np.int32), _KINDS),
         "kernel_class": _classes(names, rows, activity, ops, op),
-        "precision": _coded_rows(np.where(activity > 0, -1, rows), precision),
+        "precision": coded(np.where(activity > 0, -1, rows), precision),
         "start_ns": start,
         "dur_ns": dur,
         "device": _device_numbers(trace, table),
@@ -206,13 +206,7 @@ def _launches(correlation: Ints, calls: Columns) -> Ints:
 def _of_copies(
     names: Sequence[str], rows: NDArray[Any], copy: NDArray[np.bool_], function: Callable[[str], str | None]
 ) -> Coded:
-    return _coded_rows(np.where(copy, rows, -1), [function(name) for name in names])
-
-
-def _coded_rows(rows: NDArray[Any], values: Sequence[str | None]) -> Coded:
-    """Texts by row number of a list that has None in it."""
-    absent = np.array([value is None for value in values] or [True], bool)
-    return Coded(np.where((rows < 0) | absent[rows], -1, rows).astype(np.int32), [value or "" for value in values])
+    return coded(np.where(copy, rows, -1), [function(name) for name in names])
 
 
 def _classes(names: Sequence[str], rows: NDArray[Any], activity: NDArray[Any], ops: Ops, op: Ints) -> Coded:
@@ -315,11 +309,11 @@ def _collectives(trace: Trace, kernels: Columns, ops: Ops) -> Columns:
         picked[key] = column.take(rows) if isinstance(column, Coded) else column[rows]
     return picked | {
         "collective": np.arange(len(rows), dtype=np.int64),
-        "name": _coded(made),
-        "dtype": _coded(dtypes),
+        "name": _texts(made),
+        "dtype": _texts(dtypes),
         "bytes": np.array(sizes, np.int64),
         "ranks": np.array(ranks, np.int64),
-        "group": _coded(groups),
+        "group": _texts(groups),
     }
 
 
@@ -328,9 +322,7 @@ def _what_kernels_say(trace: Trace, rows: NDArray[Any]) -> list[dict[str, Any]]:
     table = trace.table("device")
     order = np.lexsort((-table["dur_ns"], table["start_ns"]))
     own, asked = trace.columns.collectives.get("device", {}), trace.columns.collectives.get("ops", {})
-    external = trace.table("ops")["external"] if asked else np.empty(0, np.int64)
-    by_external = {int(external[row]): facts for row, facts in asked.items()}
-    return [own.get(int(at)) or by_external.get(int(table["external"][at])) or {} for at in order[rows]]
+    return [own.get(int(at)) or asked.get(int(table["external"][at])) or {} for at in order[rows]]
 
 
 def _collective(name: str) -> str:
@@ -345,9 +337,8 @@ def _message_bytes(facts: dict[str, Any]) -> int:
     return largest * size if size is not None and largest >= 0 else MISSING
 
 
-def _coded(values: Sequence[str | None]) -> Coded:
-    codes = np.array([-1 if value is None else at for at, value in enumerate(values)], np.int32)
-    return Coded(codes, [value or "" for value in values])
+def _texts(values: Sequence[str | None]) -> Coded:
+    return coded(np.arange(len(values)), values)
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

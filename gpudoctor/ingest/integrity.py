@@ -49,7 +49,7 @@ def drop_impossible(trace: Trace) -> list[str]:
 
 def _drop(trace: Trace, group: str, table: Table, gone: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> None:
     kept = np.cumsum(~gone) - 1
-    said = trace.columns.collectives.get(group)
+    said = trace.columns.collectives.get(group) if group == "device" else None
     if said:
         trace.columns.collectives[group] = {int(kept[row]): facts for row, facts in said.items() if not gone[row]}
     trace.tables[group] = table.take(~gone)

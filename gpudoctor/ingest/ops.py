@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,22 +11,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudoctor.ingest import op_classes
-from gpudoctor.ingest.callers import Called, Callers, Names, callers, who_called
+from gpudoctor.columns import MISSING, Coded, coded
+from gpudoctor.ingest import forward_links, op_classes, phases
+from gpudoctor.ingest.callers import Called, Callers, Names, callers, place, who_called
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.nesting import Tree, nest
-from gpudoctor.profile import MISSING, Coded
 
 LINE_MARK = "gpudoctor::line#"
 """Annotations of the recorder's: the number that follows is the id of the user's line that runs from here on."""
 
 STEP_MARK = "ProfilerStep#"
+MODULE_RANGE = "gpudoctor::module#"
+"""The recorder's range around a module's call; the number that follows tells which."""
+
 _REGION = "Torch-Compiled Region: "
-_BACKWARD_RANGE = "gpudoctor::backward"
-_PHASES = ("input", "transfer", "forward", "backward", "optimizer", "other")
-_INPUT, _TRANSFER, _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = range(len(_PHASES))
-_AUTOGRAD_NODE = re.compile(r"^(?:torch::autograd::\w+|\w+Backward\d*)$")
-"""Names of autograd nodes; before torch 1.11 nothing else marks the backward pass."""
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -98,30 +95,34 @@ def build(
     names: Names,
     first_id: int = 0,
     outside: bool = False,
+    by_hand: bool = False,
 ) -> Ops:
     """The operators of one trace.
 
     Args:
-        trace: the decoded trace.
+        trace: the decoded trace; its `ops` are used up.
         windows: the profiled steps, in order.
         offset_ns: what to add to the trace's times to get the recording's.
         observation: light or detail.
         names: line marks and user files.
         first_id: op id of the first row.
         outside: keep operators outside the windows, with no step; they are left out otherwise.
+        by_hand: steps end at backward calls, because parameters are updated by hand.
     """
     texts = trace.texts("name")
     found = callers(trace.table("python"), texts, names)
-    calls, marks = _calls(trace, found, texts)
+    calls, marks, modules = _calls(trace, found, texts)
     texts = trace.texts("name")  # it has new ones: those of the pseudo-operators
     tree = nest(calls["start_ns"], calls["dur_ns"], calls["thread"])
-    calls = calls.take(tree.order)
+    calls = calls.taken(tree.order)
     step_row = windows_of(tree.start_ns, windows)
     made = _Builder(trace, texts, windows, names, tree, calls, step_row)
     called = who_called(found, tree.thread, tree.start_ns, tree.end_ns)
-    columns = made.columns(observation, found, called, marks)
+    columns = made.columns(observation, found, called, marks, modules, by_hand)
+    external = calls["external"]
     keep = np.ones(len(step_row), bool) if outside else step_row >= 0
-    return _in_order(columns, tree, calls, keep, offset_ns, first_id)
+    del calls, called, found, made, step_row  # what comes now makes copies: on a large trace each of these counts
+    return _in_order(columns, tree, external, keep, offset_ns, first_id)
 
 
 def windows_of(start_ns: Ints, windows: Sequence[Window]) -> Ints:
@@ -134,33 +135,36 @@ def windows_of(start_ns: Ints, windows: Sequence[Window]) -> Ints:
     return at
 
 
-def _calls(trace: Trace, found: Callers, texts: Sequence[str]) -> tuple[Table, Table]:
-    """Operators and annotations (with the pseudo-operators that read a tensor), and line marks."""
-    ops = trace.table("ops")
-    if not len(ops):
-        ops = Table({**_NO_OPS.columns})
+def _calls(trace: Trace, found: Callers, texts: Sequence[str]) -> tuple[Table, Table, Table]:
+    """Operators and annotations (with the pseudo-operators that read a tensor), line marks, and ranges of modules."""
+    ops = trace.tables.pop("ops", None) or Table({**_NO_OPS.columns})
     codes = np.unique(ops["name"])
-    dropped = [c for c in codes if texts[c].startswith((LINE_MARK, STEP_MARK))]
-    marked = np.isin(ops["name"], [c for c in dropped if texts[c].startswith(LINE_MARK)])
-    marks = ops.take(marked)
-    calls = ops.take(~np.isin(ops["name"], dropped)) if dropped else ops
+    dropped = [c for c in codes if texts[c].startswith((LINE_MARK, STEP_MARK, MODULE_RANGE))]
+    marks = ops.take(np.isin(ops["name"], [c for c in dropped if texts[c].startswith(LINE_MARK)]))
+    modules = ops.take(np.isin(ops["name"], [c for c in dropped if texts[c].startswith(MODULE_RANGE)]))
+    calls = ops.taken(np.flatnonzero(~np.isin(ops["name"], dropped))) if dropped else ops
     if not found.reads:
-        return calls, marks
+        return calls, marks, modules
     rows = np.array([row for row, _ in found.reads], np.int64)
     python = trace.table("python").take(rows)
     added = {
-        name: np.full(len(rows), MISSING if column.dtype == np.int64 else -1, column.dtype)
+        name: np.full(
+            len(rows), MISSING if column.dtype == np.int64 else 0 if column.dtype == bool else -1, column.dtype
+        )
         for name, column in calls.columns.items()
     }
     added |= {name: python[name] for name in ("start_ns", "dur_ns", "thread")}
     added["name"] = np.array([trace.columns.names[name] for _, name in found.reads], np.int32)
-    return Table({name: np.concatenate((column, added[name])) for name, column in calls.columns.items()}), marks
+    both = Table({name: np.concatenate((column, added[name])) for name, column in calls.columns.items()})
+    return both, marks, modules
 
 
-_INT_COLUMNS = ("start_ns", "dur_ns", "external", "sequence", "forward_thread")
+_INT_COLUMNS = ("start_ns", "dur_ns", "external", "sequence")
 _CODE_COLUMNS = ("name", "thread", "category", "dims", "types", "concrete", "call_stack")
 _NO_OPS = Table(
-    {name: np.empty(0, np.int64) for name in _INT_COLUMNS} | {name: np.empty(0, np.int32) for name in _CODE_COLUMNS}
+    {name: np.empty(0, np.int64) for name in _INT_COLUMNS}
+    | {name: np.empty(0, np.int32) for name in _CODE_COLUMNS}
+    | {"backward": np.empty(0, bool)}
 )
 
 
@@ -169,14 +173,16 @@ class _Builder:
     """Derives the columns, in the order of the tree."""
 
     trace: Trace
-    texts: Sequence[str]
+    texts: list[str]
     windows: Sequence[Window]
     names: Names
     tree: Tree
     calls: Table
     window: Ints
 
-    def columns(self, observation: str, found: Callers, called: Called, marks: Table) -> Columns:
+    def columns(
+        self, observation: str, found: Callers, called: Called, marks: Table, modules: Table, by_hand: bool
+    ) -> Columns:
         count = len(self.window)
         steps = np.array([window.step for window in self.windows] or [0], np.int64)
         columns: Columns = {
@@ -186,21 +192,28 @@ class _Builder:
             "self_ns": self._self_ns(),
             "thread": self.trace.thread_numbers()[self.tree.thread],
             "step": np.where(self.window >= 0, steps[self.window], MISSING),
-            "observation": Coded(np.zeros(count, np.int32), (observation,)),
+            "observation": Coded(np.zeros(count, np.int8), (observation,)),
             "depth": self.tree.depth.astype(np.int64),
             "op_class": self._by_name(op_classes.op_class),
             "region": self._region(),
             "dtypes": self._from_json("types", _dtypes),
-            "shapes": self._from_json("dims", _shapes),
+            "shapes": self._from_json("dims", _compact),
+            "arguments": self._from_json("concrete", _compact),
+            "module_path": self._module_path(modules),
         }
-        phase = self._phase()
+        recorded = self.calls["sequence"] >= 0
+        phase = phases.Phases(
+            self.tree, self.calls["name"], self.texts, self.window, recorded, self.calls["backward"]
+        ).of_all(by_hand)
+        columns["phase"] = Coded(phase, phases.NAMES)
         columns["host_read"] = self._host_read()
         columns |= _who(found, called, count)
-        columns |= self._places(found, called, marks)
-        if self._has_call_stacks():
-            columns |= _from_call_stacks(self, columns)
-        columns |= self._forward(phase, columns)
-        columns["phase"] = Coded(phase, _PHASES)
+        mark = self._mark(marks)
+        columns |= self._places(found, called, mark)
+        if (self.calls["call_stack"] >= 0).any():
+            columns |= _from_call_stacks(self.trace, self.calls, self.names)
+        self._mark_headers(columns)
+        self._follow_forward(columns, phase == phases.BACKWARD, mark)
         return columns
 
     # -- by name -------------------------------------------------------------------------------------------------
@@ -232,21 +245,6 @@ class _Builder:
         ends = np.array([window.end_ns for window in self.windows] or [0], np.int64)
         over = np.where(self.window >= 0, self.tree.end_ns - ends[self.window], 0)
         return np.maximum(self.tree.self_ns() - np.maximum(over, 0), 0)
-
-    def _phase(self) -> Codes:
-        codes, texts = self._names_in_use()
-        own = np.array([_phase_of(text) for text in texts], np.int32)
-        given = own[np.searchsorted(codes, self.calls["name"])] if len(codes) else np.empty(0, np.int32)
-        forward_thread = self.calls["forward_thread"]
-        given = np.where((given < 0) & (forward_thread > 0), _BACKWARD, given).astype(np.int32)
-        phase = self.tree.inherit(given)
-        begun = np.full(max(len(self.windows), 1), np.iinfo(np.int64).max)
-        roots = np.flatnonzero((given == _BACKWARD) & (self.window >= 0))
-        np.minimum.at(begun, self.window[roots], self.tree.start_ns[roots])
-        late = self.tree.start_ns >= np.where(self.window >= 0, begun[self.window], begun.max())
-        # below a call without a phase everything counts like that call itself
-        top = self.tree.inherit(np.where((phase < 0) & (self.tree.depth == 0), late, -1).astype(np.int32))
-        return np.where(phase >= 0, phase, np.where(top > 0, _OTHER, _FORWARD)).astype(np.int32)
 
     def _region(self) -> Coded:
         codes, texts = self._names_in_use()
@@ -294,9 +292,8 @@ class _Builder:
                 made[rows] = np.where(at >= 0, number[first:last][at], -1)
         return made
 
-    def _places(self, found: Callers, called: Called, marks: Table) -> Columns:
+    def _places(self, found: Callers, called: Called, mark: Codes) -> Columns:
         """The user's line: where a mark says so the very line of the call, else where the user's function begins."""
-        mark = self._mark(marks)
         lines = self.names.lines
         mark = np.where(mark < len(lines), mark, -1)
         known = np.array([line[0] is not None for line in lines] or [False], bool)
@@ -310,60 +307,73 @@ class _Builder:
         rows = np.where(exact, mark, np.where(framed, at + shift, -1)).astype(np.int32)
         numbers = [line[1] for line in lines] + [place.line for place in places]
         line = np.array([MISSING if n is None else int(n) for n in numbers] or [MISSING], np.int64)
-        precision = np.where(exact, 0, np.where(framed, 1, -1)).astype(np.int32)
+        precision = np.where(exact, 0, np.where(framed, 1, -1)).astype(np.int8)
         return {
-            "file": _coded(rows, [line[0] for line in lines] + [place.user for place in places]),
+            "file": coded(rows, [line[0] for line in lines] + [place.user for place in places]),
             "line": np.where(rows >= 0, line[rows], MISSING),
-            "function": _coded(rows, [line[2] for line in lines] + [place.function for place in places]),
-            "precision": Coded(precision, ("call", "def")),
+            "function": coded(rows, [line[2] for line in lines] + [place.scope for place in places]),
+            "precision": Coded(precision, _PRECISIONS),
         }
 
-    def _has_call_stacks(self) -> bool:
-        return bool((self.calls["call_stack"] >= 0).any())
+    def _mark_headers(self, columns: Columns) -> None:
+        """Compiled code knows its function, not its lines: a line that is a `def` says no more than that."""
+        region, file, function = (columns[name] for name in ("region", "file", "function"))
+        line, precision = columns["line"], columns["precision"]
+        assert isinstance(region, Coded)
+        assert isinstance(file, Coded)
+        assert isinstance(function, Coded)
+        assert isinstance(precision, Coded)
+        assert isinstance(line, np.ndarray)
+        rows = np.flatnonzero((region.codes >= 0) & (file.codes >= 0) & (function.codes >= 0))
+        if not len(rows):
+            return
+        places = np.stack((file.codes[rows], line[rows], function.codes[rows]))
+        unique, at = np.unique(places, axis=1, return_inverse=True)
+        header = np.array(
+            [
+                self.names.defs.is_header(file.values[f], number, function.values[name].rpartition(".")[2])
+                for f, number, name in unique.T.tolist()
+            ]
+            or [False],
+            bool,
+        )
+        precision.codes[rows[header[at.reshape(-1)]]] = _PRECISIONS.index("def")
+
+    def _module_path(self, modules: Table) -> Coded:
+        """Path of the module whose call encloses the operator: that of the innermost range that has one."""
+        if not len(modules):
+            return Coded(np.full(len(self.window), -1, np.int8), ())
+        tree = nest(modules["start_ns"], modules["dur_ns"], modules["thread"])
+        number = [int(text) if text.isdigit() else -1 for text in self._numbers(modules, tree)]
+        paths = self.names.modules
+        known = [n if 0 <= n < len(paths) and paths[n] is not None else -1 for n in number]
+        nearest = tree.inherit(np.array(known, np.int32))
+        at = tree.enclosing(self.tree.thread, self.tree.start_ns, self.tree.end_ns)
+        return coded(np.where(at >= 0, nearest[at], -1), paths)
+
+    def _numbers(self, modules: Table, tree: Tree) -> list[str]:
+        return [self.texts[code].removeprefix(MODULE_RANGE) for code in modules["name"][tree.order].tolist()]
 
     # -- forward and backward ------------------------------------------------------------------------------------
 
-    def _forward(self, phase: Codes, columns: Columns) -> Columns:
-        """Gives backward operators the place of their forward operator: same autograd sequence number, the last one."""
-        tree, sequence = self.tree, self.calls["sequence"].copy()
-        sequence[sequence < 0] = MISSING
-        backward = phase == _BACKWARD
-        for rows in tree.levels():
-            inherits = backward[rows] & (sequence[rows] == MISSING)
-            sequence[rows] = np.where(inherits, sequence[tree.parent[rows]], sequence[rows])
-        forward = self._same_sequence(sequence, backward)
-        for rows in tree.levels():
-            above = np.where(backward[rows] & backward[tree.parent[rows]], forward[tree.parent[rows]], -1)
-            forward[rows] = np.where(above >= 0, above, forward[rows])
-        moved: Columns = {"sequence": sequence, "forward_row": forward}
+    def _follow_forward(self, columns: Columns, backward: Mask, mark: Codes) -> None:
+        """Gives backward operators the place of their forward operator."""
         owner = columns["owner"]
         assert isinstance(owner, Coded)
-        users = np.array([text == "user" for text in owner.values] or [False], bool)
-        # the user's own autograd.Function has its own lines
-        takes = backward & (forward >= 0) & ~(users[owner.codes] & (owner.codes >= 0))
-        source = np.where(takes, forward, np.arange(len(forward)))
+        users = np.array([text == "user" for text in owner.values] or [False], bool)[owner.codes] & (owner.codes >= 0)
+        found = forward_links.links(
+            self.tree, self.calls["name"], self.texts, self.calls["sequence"], self.window, backward, mark, users
+        )
+        columns |= {"sequence": found.sequence, "forward_row": found.forward}
         for name in ("file", "line", "precision", "function", "module"):
             column = columns[name]
-            moved[name] = column.take(source) if isinstance(column, Coded) else column[source]
-        return moved
+            columns[name] = column.take(found.place) if isinstance(column, Coded) else column[found.place]
+        path = columns["module_path"]
+        assert isinstance(path, Coded)
+        columns["module_path"] = Coded(np.where(path.codes >= 0, path.codes, path.codes[found.place]), path.values)
 
-    def _same_sequence(self, sequence: Ints, backward: Mask) -> Codes:
-        made = np.full(len(sequence), -1, np.int32)
-        forwards = np.flatnonzero(~backward & (sequence != MISSING))
-        wanting = np.flatnonzero(backward & (sequence != MISSING))
-        if not len(forwards) or not len(wanting):
-            return made
-        # the last one in time is the innermost: the operator that made the autograd node
-        forwards = forwards[np.lexsort((self.tree.start_ns[forwards], sequence[forwards], self.window[forwards]))]
-        keys = np.stack((self.window[forwards], sequence[forwards]))
-        change = np.flatnonzero((np.diff(keys, axis=1) != 0).any(axis=0))
-        last = np.append(change, len(forwards) - 1)
-        span = int(sequence.max()) + 1
-        known = self.window[forwards[last]] * span + sequence[forwards[last]]
-        asked = self.window[wanting] * span + sequence[wanting]
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        made[wanting] = np.where(known[at] == asked, forwards[last[at]], -1)
-        return made
+
+_PRECISIONS = ("call", "def")
 
 
 def _who(found: Callers, called: Called, count: int) -> Columns:
@@ -378,27 +388,11 @@ def _who(found: Callers, called: Called, count: int) -> Columns:
 
     function = rows(called.function)
     return {
-        "owner": _coded(rows(called.owner), [place.owner for place in places]),
-        "caller_file": _coded(function, [place.file for place in places]),
-        "caller_function": _coded(function, [place.function for place in places]),
-        "module": _coded(rows(called.module), [place.module for place in places]),
+        "owner": coded(rows(called.owner), [place.owner for place in places]),
+        "caller_file": coded(function, [place.file for place in places]),
+        "caller_function": coded(function, [place.function for place in places]),
+        "module": coded(rows(called.module), [place.module for place in places]),
     }
-
-
-def _coded(rows: Codes, values: Sequence[str | None]) -> Coded:
-    """Texts by row number of a list that has None in it."""
-    absent = np.array([value is None for value in values] or [True], bool)
-    return Coded(np.where((rows < 0) | absent[rows], -1, rows).astype(np.int32), [value or "" for value in values])
-
-
-def _phase_of(name: str) -> int:
-    if name.startswith("enumerate(DataLoader)#"):
-        return _INPUT
-    if name == _BACKWARD_RANGE or name.startswith("autograd::engine::") or _AUTOGRAD_NODE.match(name):
-        return _BACKWARD
-    if name.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
-        return _OPTIMIZER
-    return -1
 
 
 def _dtypes(text: bytes) -> str:
@@ -408,43 +402,40 @@ def _dtypes(text: bytes) -> str:
         return ""
 
 
-def _shapes(text: bytes) -> str:
+def _compact(text: bytes) -> str:
     try:
         return json.dumps(msgspec.json.decode(text), separators=(",", ":"))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
 
 
-def _from_call_stacks(builder: _Builder, columns: Columns) -> Columns:
+def _from_call_stacks(trace: Trace, calls: Table, names: Names) -> Columns:
     """Owner and line from the stacks that torch 1.8 to 1.10 wrote with each operator, innermost function first."""
-    from gpudoctor.ingest.callers import place
-
-    used, rows = np.unique(builder.calls["call_stack"], return_inverse=True)
-    texts = builder.trace.texts("text")
+    used, rows = np.unique(calls["call_stack"], return_inverse=True)
+    texts = trace.texts("text")
     stacks = []
-    for code in used:
+    for code in used.tolist():
         try:
             text = msgspec.json.decode(texts[code], type=str) if code >= 0 else ""
         except (msgspec.MsgspecError, UnicodeDecodeError):
             text = ""
-        stacks.append([place(name, builder.names) for name in text.split(";") if name])
+        stacks.append([place(name, names, running=True) for name in text.split(";") if name])
     users = [next((p for p in stack if p.user is not None and p.line is not None), None) for stack in stacks]
     owners = [next((p.owner for p in stack if p.owner is not None), None) for stack in stacks]
     line = np.array([MISSING if user is None or user.line is None else user.line for user in users], np.int64)
-    codes = rows.astype(np.int32)
     known = np.array([user is not None for user in users], bool)[rows]
     return {
-        "owner": _coded(codes, owners),
-        "caller_file": _coded(codes, [stack[0].file if stack else None for stack in stacks]),
-        "caller_function": _coded(codes, [stack[0].function if stack else None for stack in stacks]),
-        "file": _coded(codes, [user.user if user else None for user in users]),
-        "function": _coded(codes, [user.function if user else None for user in users]),
+        "owner": coded(rows, owners),
+        "caller_file": coded(rows, [stack[0].file if stack else None for stack in stacks]),
+        "caller_function": coded(rows, [stack[0].function if stack else None for stack in stacks]),
+        "file": coded(rows, [user.user if user else None for user in users]),
+        "function": coded(rows, [user.scope if user else None for user in users]),
         "line": line[rows],
-        "precision": Coded(np.where(known, 0, -1).astype(np.int32), ("call",)),
+        "precision": Coded(np.where(known, 0, -1).astype(np.int8), _PRECISIONS),
     }
 
 
-def _in_order(columns: Columns, tree: Tree, calls: Table, keep: Mask, offset_ns: int, first_id: int) -> Ops:
+def _in_order(columns: Columns, tree: Tree, external: Ints, keep: Mask, offset_ns: int, first_id: int) -> Ops:
     """Rows in time order, numbered; references between rows follow."""
     picked = np.flatnonzero(keep)
     picked = picked[np.lexsort((-tree.end_ns[picked], tree.start_ns[picked]))]
@@ -460,27 +451,7 @@ def _in_order(columns: Columns, tree: Tree, calls: Table, keep: Mask, offset_ns:
     start = made["start_ns"]
     assert isinstance(start, np.ndarray)
     made["start_ns"] = start + offset_ns
-    return Ops(made, calls["external"][picked], tree, number)
-
-
-def mark_transfers(ops: Ops, kernels: Columns) -> None:
-    """Sets the phase `transfer` on operators of the forward that copy from the host to a device, callers included."""
-    phase, names = ops.columns["phase"], ops.columns["name"]
-    op, parent, direction = kernels["op"], ops.columns["parent"], kernels["direction"]
-    assert isinstance(phase, Coded)
-    assert isinstance(names, Coded)
-    assert isinstance(direction, Coded)
-    assert isinstance(op, np.ndarray)
-    assert isinstance(parent, np.ndarray)
-    copies = [code for code, text in enumerate(direction.values) if text == "h2d"]
-    first = int(_ids(ops)[0]) if len(ops) else 0
-    rows = np.unique(op[np.isin(direction.codes, copies) & (op != MISSING)]) - first
-    aten = np.array([text.startswith("aten::") for text in names.values], bool)
-    while len(rows):
-        rows = rows[(phase.codes[rows] == _FORWARD) & aten[names.codes[rows]]]
-        phase.codes[rows] = _TRANSFER
-        above = parent[rows]
-        rows = np.unique(above[above != MISSING]) - first
+    return Ops(made, external[picked], tree, number)
 
 
 def _ids(ops: Ops) -> Ints:

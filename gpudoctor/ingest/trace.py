@@ -8,14 +8,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from gpudoctor import hardware
+from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget, peaks
-from gpudoctor.analysis.device import derive
+from gpudoctor.analysis import peaks
+from gpudoctor.columns import MISSING, Array, Coded, Columns
 from gpudoctor.errors import InputError
-from gpudoctor.ingest import device, integrity, kineto, ops, trace_steps
+from gpudoctor.ingest import device, integrity, kineto, ops, phases, trace_steps
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
 
@@ -48,41 +47,36 @@ def _load(path: Path) -> Profile:
     op_rows = ops.build(trace, cut, -zero, observation, Names(guess=True), outside=True)
     if op_rows.tree.overlapping:
         notes.append(integrity.overlapping(op_rows.tree.overlapping))
-    tables, missing = _device_tables(trace, cut, zero, op_rows)
+    arrays, missing = _device_tables(trace, cut, zero, op_rows)
     step_rows = trace_steps.rows(cut, source, observation, -zero, op_rows)
     if source == "window":
         notes.append("the trace has no marked steps: its whole window counts as one step")
-    facts = _facts(path, trace, step_rows, notes, "kernels" in tables)
+    facts = _facts(path, trace, step_rows, notes, "kernels" in arrays)
     if len(op_rows):
-        tables["ops"] = schema.from_columns("ops", op_rows.columns)
+        arrays |= {"ops": op_rows.columns, **_input_tables(op_rows)}
     else:
         missing["ops"] = "the trace has no operators"
-    tables["steps"] = schema.frame("steps", step_rows)
-    tables |= _input_tables(tables)
-    if "kernels" not in tables and len(op_rows):
-        tables["step_budget"] = schema.frame("step_budget", budget.rows(step_rows, tables["ops"]))
-    tables |= derive(tables)
-    tables |= _peaks(trace)
-    missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in tables and name not in missing}
-    return Profile(tables, facts, {}, missing)
+    arrays["steps"] = columns.of_rows(step_rows)
+    arrays |= _peaks(trace)
+    missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in arrays and name not in missing}
+    return Profile(schema.tables({}, arrays), facts, {}, missing)
 
 
 def _device_tables(
     trace: kineto.Trace, cut: list[ops.Window], zero: int, op_rows: ops.Ops
-) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+) -> tuple[dict[str, Columns], dict[str, str]]:
     made = device.build(trace, cut, -zero, op_rows)
-    tables: dict[str, pd.DataFrame] = {}
+    tables: dict[str, Columns] = {}
     missing: dict[str, str] = {}
     for name in ("kernels", "runtime_calls", "collectives", "memory_events"):
-        columns = getattr(made, name)
-        if columns:
-            tables[name] = schema.from_columns(name, columns)
+        if filled := getattr(made, name):
+            tables[name] = filled
         elif name == "memory_events":
             missing[name] = "the trace has no memory events"
         else:
             missing[name] = "the trace has no device activities"
     if made.kernels:
-        ops.mark_transfers(op_rows, made.kernels)
+        phases.mark_transfers(op_rows.columns, made.kernels)
     return tables, missing
 
 
@@ -91,36 +85,48 @@ def _has_stacks(trace: kineto.Trace) -> bool:
     return bool(len(trace.table("python"))) or (len(calls) > 0 and bool((calls["call_stack"] >= 0).any()))
 
 
-def _input_tables(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def _input_tables(op_rows: ops.Ops) -> dict[str, Columns]:
     """`batches` and `loaders` from the ranges that a DataLoader marks its `__next__` with."""
-    if "ops" not in tables:
-        return {}
-    found = tables["ops"]
-    asked = found[found["name"].astype(str).str.startswith("enumerate(DataLoader)#")]
-    kinds = {name: number for number, name in enumerate(dict.fromkeys(asked["name"].astype(str)))}
+    names = op_rows.columns["name"]
+    assert isinstance(names, Coded)
+    used = np.unique(names.codes).tolist()
+    kinds = [code for code in used if names.values[code].startswith("enumerate(DataLoader)#")]
     if not kinds:
         return {}
-    batches = [
-        {"loader": kinds[str(row.name)], "step": row.step, "start_ns": row.start_ns, "wait_ns": row.dur_ns}
-        for row in asked[["name", "step", "start_ns", "dur_ns"]].itertuples(index=False, name="Row")
-    ]
-    loaders: list[dict[str, Any]] = []
-    for name, number in kinds.items():
-        first = asked[asked["name"] == name].iloc[0]
-        workers = 0 if "_SingleProcess" in name else None
-        loaders.append({"loader": number, "num_workers": workers, "for_file": first["file"], "for_line": first["line"]})
-    return {"batches": schema.frame("batches", batches), "loaders": schema.frame("loaders", loaders)}
+    rows = np.flatnonzero(np.isin(names.codes, kinds))
+    loader = np.searchsorted(kinds, names.codes[rows])
+    picked = {name: _picked(op_rows.columns[name], rows) for name in ("step", "start_ns", "dur_ns", "file", "line")}
+    first = np.array([np.flatnonzero(loader == number)[0] for number in range(len(kinds))])
+    alone = ["_SingleProcess" in names.values[code] for code in kinds]
+    batches: Columns = {
+        "loader": loader.astype(np.int64),
+        "step": picked["step"],
+        "start_ns": picked["start_ns"],
+        "wait_ns": picked["dur_ns"],
+    }
+    loaders: Columns = {
+        "loader": np.arange(len(kinds), dtype=np.int64),
+        "num_workers": np.where(alone, 0, MISSING),
+        "for_file": _picked(picked["file"], first),
+        "for_line": _picked(picked["line"], first),
+    }
+    return {"batches": batches, "loaders": loaders}
 
 
-def _peaks(trace: kineto.Trace) -> dict[str, pd.DataFrame]:
+def _picked(column: Array | Coded, rows: Array) -> Array | Coded:
+    return column.take(rows) if isinstance(column, Coded) else column[rows]
+
+
+def _peaks(trace: kineto.Trace) -> dict[str, Columns]:
     """`host` with the peak rates of the trace's GPUs, those that are known."""
     properties = trace.metadata.get("deviceProperties")
-    found: list[dict[str, Any]] = []
+    found: dict[int, hardware.Gpu] = {}
     for item in properties if isinstance(properties, list) else ():
         if isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("id"), int):
             gpu = hardware.find(item["name"], item.get("totalGlobalMem"), item.get("numSms"))
-            found += peaks.rows(gpu, item["id"]) if gpu is not None else []
-    return {"host": schema.frame("host", found)} if found else {}
+            if gpu is not None:
+                found[item["id"]] = gpu
+    return {"host": peaks.columns(found)} if found else {}
 
 
 def _facts(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpudoctor.columns import MISSING, Coded
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.ops import STEP_MARK, Ops, Window
-from gpudoctor.profile import MISSING, Coded
 
 _ANNOTATED = re.compile(
     r"\b(?:train(?:ing)?|inference|eval)?[_ ]?(?:step|iter(?:ation)?)s?\b[ _#:=]*\d*\W*$", re.IGNORECASE

@@ -7,7 +7,7 @@ from gpudoctor.analysis.device_budget import LATENCY_NS
 from gpudoctor.analysis.frames import integers, is_one_of
 from gpudoctor.analysis.intervals import Ints, ints, merge
 from gpudoctor.analysis.waits import Waits, caught_up, charge
-from gpudoctor.ingest import trace
+from gpudoctor.ingest import open_path
 from tests.shared_traces import shared_trace
 
 NEVER = np.iinfo(np.int64).max
@@ -84,7 +84,7 @@ def test_the_host_is_ahead_when_an_activity_had_waited_in_the_queue() -> None:
     ],
 )
 def test_no_synchronisation_in_a_real_trace_owns_more_idle_time_than_it_lasted(name: str) -> None:
-    profile = trace.load(shared_trace(name))
+    profile = open_path(shared_trace(name))
     gaps, calls = profile.table("gaps"), profile.table("runtime_calls").set_index("call")
     gaps = gaps[is_one_of(gaps, "owner", "sync") & gaps["call"].notna().to_numpy()]
     assert len(gaps)

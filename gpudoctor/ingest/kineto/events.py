@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudoctor.ingest.kineto import numbers
-from gpudoctor.ingest.kineto.numbers import MISSING
+from gpudoctor.ingest.kineto.numbers import MISSING, integer
 from gpudoctor.ingest.kineto.records import Args, Event
 
 Ints = NDArray[np.int64]
@@ -98,11 +98,14 @@ class Table:
         """The rows that an index array or a mask picks."""
         return Table({name: column[rows] for name, column in self.columns.items()})
 
+    def taken(self, rows: NDArray[Any]) -> Table:
+        """As `take`, column by column and leaving nothing here: half the memory."""
+        return Table({name: self.columns.pop(name)[rows] for name in list(self.columns)})
+
 
 _INT_ARGS: dict[str, tuple[str, ...]] = {
     "ops": ("external", "sequence", "forward_thread"),
-    "python": ("python_module",),
-    "runtime": ("correlation", "external", "stream"),
+    "runtime": ("correlation",),
     "device": (
         "correlation",
         "external",
@@ -135,6 +138,13 @@ _COLLECTIVE = (
     "group_ranks",
 )
 _NO_ARGS = Args()
+
+
+def _codes_type(codes: Codes) -> np.dtype[Any]:
+    """The smallest type that holds these codes: a column of a few different texts takes a byte a row."""
+    return np.min_scalar_type(-int(codes.max(initial=1)) - 1)
+
+
 MEMORY = ("address", "bytes_changed", "total_allocated", "total_reserved", "device_type", "device_id")
 
 
@@ -147,7 +157,7 @@ class Columns:
         threads: dictionary of (pid, tid).
         texts: dictionary of raw JSON texts (shapes, dtypes, grids).
         rows: number of events by phase (`ph`).
-        collectives: for (group, row): what a collective says of itself.
+        collectives: what a collective says of itself: of device activities by row, of operators by External id.
         thread_names: (pid, tid) → name, and (pid, None) → process name and labels, from metadata events.
     """
 
@@ -234,6 +244,7 @@ class Columns:
         for name in _TEXT_ARGS.get(group, ()):
             columns[name] = self.texts.texts(list(map(attrgetter(name), arguments)))
         if group == "ops":
+            columns["backward"] = columns.pop("forward_thread") > 0
             old = [a.dims_old for a in arguments]
             columns["dims"] = np.where(columns["dims"] < 0, self.texts.texts(old), columns["dims"])
         if group == "device":
@@ -264,7 +275,8 @@ class Columns:
         if all(a.collective is None for a in arguments):
             return
         rows = np.cumsum(keep) - 1 + self._lengths[group]
-        for row, kept, a in zip(rows.tolist(), keep.tolist(), arguments, strict=True):
+        keys = rows.tolist() if group == "device" else [integer(a.external) for a in arguments]
+        for row, kept, a in zip(keys, keep.tolist(), arguments, strict=True):
             if kept and a.collective is not None:
                 said = {name: getattr(a, name) for name in _COLLECTIVE}
                 self.collectives[group][row] = {k: None if v == MISSING else v for k, v in said.items()}
@@ -272,7 +284,8 @@ class Columns:
     def _store(self, group: str, columns: dict[str, Column]) -> None:
         self._lengths[group] += len(columns["start_ns"])
         for name, column in columns.items():
-            self._parts[group][name].append(column)
+            narrow = column.astype(_codes_type(column)) if column.dtype == np.int32 else column
+            self._parts[group][name].append(narrow)
 
     # -- the whole -----------------------------------------------------------------------------------------------
 

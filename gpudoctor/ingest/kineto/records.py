@@ -29,7 +29,6 @@ class Args(msgspec.Struct, gc=False, kw_only=True):
     types: Raw = field(name="Input type", default=NOTHING)
     concrete: Raw = field(name="Concrete Inputs", default=NOTHING)
     call_stack: Raw = field(name="Call stack", default=NOTHING)
-    python_module: Any = field(name="Python module id", default=MISSING)
     correlation: Any = MISSING
     device: Any = MISSING
     stream: Any = MISSING

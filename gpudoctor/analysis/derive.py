@@ -1,0 +1,33 @@
+"""Adds the derived tables to a Profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor import profile as schema
+from gpudoctor.analysis import budget
+from gpudoctor.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def derived(profile: Profile) -> Profile:
+    """The Profile with the tables that follow from its others."""
+    made = _made(profile)
+    if not made:
+        return profile
+    missing = {name: why for name, why in profile.why_missing.items() if name not in made}
+    return replace(profile, tables={**profile.tables, **made}, why_missing=missing)
+
+
+def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
+    from gpudoctor.analysis import device
+
+    made = device.derive(profile.tables)
+    if profile.measured("ops") and not profile.measured("kernels") and not profile.measured("step_budget"):
+        steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
+        made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
+    return made
