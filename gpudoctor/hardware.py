@@ -180,3 +180,16 @@ def _entry(row: Mapping[str, Any], sources: Mapping[str, Source]) -> _Entry:
 
 def _link(row: Mapping[str, Any] | None) -> Link | None:
     return Link(row["name"], row["gb_per_s"] * GIGA) if row else None
+
+
+def of_trace(metadata: Mapping[str, Any]) -> dict[int, Gpu]:
+    """Specifications of the GPUs that a trace names in its `deviceProperties`, by index; those that are known."""
+    properties = metadata.get("deviceProperties")
+    made: dict[int, Gpu] = {}
+    for item in properties if isinstance(properties, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("id"), int):
+            memory, sms = item.get("totalGlobalMem"), item.get("numSms")
+            gpu = find(item["name"], memory if isinstance(memory, int) else None, sms if isinstance(sms, int) else None)
+            if gpu is not None:
+                made[item["id"]] = gpu
+    return made

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget, device
+from gpudoctor.analysis import budget
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -15,14 +16,19 @@ if TYPE_CHECKING:
 
 def derived(profile: Profile) -> Profile:
     """The Profile with the tables that follow from its others."""
-    made = device.derive(profile.tables)
-    if profile.measured("ops") and not profile.measured("kernels") and not profile.facts.get("launches_only"):
-        made["step_budget"] = main_thread_budget(profile.table("steps"), profile.table("ops"))
+    made = _made(profile)
+    if not made:
+        return profile
     missing = {name: why for name, why in profile.why_missing.items() if name not in made}
     return replace(profile, tables={**profile.tables, **made}, why_missing=missing)
 
 
-def main_thread_budget(steps: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """`step_budget` of a run without a device."""
-    rows: list[dict[str, Any]] = steps.to_dict("records")  # type: ignore[assignment]
-    return schema.frame("step_budget", budget.rows(rows, ops))
+def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
+    from gpudoctor.analysis import device
+
+    made = device.derive(profile.tables)
+    on_cpu = profile.measured("ops") and not profile.measured("kernels") and not profile.measured("runtime_calls")
+    if on_cpu and not profile.measured("step_budget"):
+        steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
+        made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
+    return made

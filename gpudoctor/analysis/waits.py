@@ -103,7 +103,7 @@ def _charges(
     marks: list[int] = []
     owners: list[int] = []
     left: list[tuple[int, int, int]] = []  # (wait, credit left, where it expires), the latest last
-    stops = [*begins[1:].tolist(), total]
+    stops = [*begins.tolist(), total][1:]
     columns = (credit.tolist(), begins.tolist(), stops, expiry.tolist(), waits.device.tolist())
     for number, (own, begin, stop, end, device) in enumerate(zip(*columns, strict=True)):
         if device and own >= lead_ns:

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 import gpudoctor
-from gpudoctor import columns
+from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import dtype_sites
+from gpudoctor.analysis import dtype_sites, peaks
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
@@ -133,7 +133,10 @@ def _build(recording: Recording, rank: Path) -> Profile:
         "kernels" in traced,
         Counter(traced["ops"]["step"].tolist()) if "ops" in traced else {},
     )
+    peak_rates = traced.pop("host", None)
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
+    if peak_rates is not None:
+        frames["host"] = pd.concat([frames["host"], peak_rates], ignore_index=True) if "host" in frames else peak_rates
     return derived(Profile(frames, facts, sources, missing))
 
 
@@ -208,6 +211,8 @@ def _traces(
         found = device.build(trace, windows, offset, made, (first.get("kernels", 0), first.get("runtime_calls", 0)))
         if found.kernels:
             phases.mark_transfers(made.columns, found.kernels)
+            if "host" not in parts and (gpus := hardware.of_trace(trace.metadata)):
+                parts["host"] = [dict(peaks.columns(gpus))]
         if len(made):
             parts.setdefault("ops", []).append(made.columns)
         for name in _DEVICE_TABLES:

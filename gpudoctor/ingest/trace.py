@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from gpudoctor.errors import InputError
 from gpudoctor.ingest import device, integrity, kineto, ops, phases, trace_steps
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NOT_IN_A_TRACE = "a trace has no such record"
 
@@ -60,11 +57,10 @@ def _load(path: Path) -> Profile:
     else:
         missing["ops"] = "the trace has no operators"
     arrays["steps"] = columns.of_rows(step_rows)
-    frames = _peaks(trace)
-    missing |= {
-        name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in {*arrays, *frames} and name not in missing
-    }
-    return Profile(schema.tables(frames, arrays), facts, {}, missing)
+    if gpus := hardware.of_trace(trace.metadata):
+        arrays["host"] = peaks.columns(gpus)
+    missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in arrays and name not in missing}
+    return Profile(schema.tables({}, arrays), facts, {}, missing)
 
 
 def _device_tables(
@@ -120,17 +116,6 @@ def _input_tables(op_rows: ops.Ops) -> dict[str, Columns]:
 
 def _picked(column: Array | Coded, rows: Array) -> Array | Coded:
     return column.take(rows) if isinstance(column, Coded) else column[rows]
-
-
-def _peaks(trace: kineto.Trace) -> dict[str, pd.DataFrame]:
-    """`host` with the peak rates of the trace's GPUs, those that are known."""
-    properties = trace.metadata.get("deviceProperties")
-    found: list[dict[str, Any]] = []
-    for item in properties if isinstance(properties, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("id"), int):
-            gpu = hardware.find(item["name"], item.get("totalGlobalMem"), item.get("numSms"))
-            found += peaks.rows(gpu, item["id"]) if gpu is not None else []
-    return {"host": schema.frame("host", found)} if found else {}
 
 
 def _facts(

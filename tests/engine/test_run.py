@@ -63,6 +63,30 @@ def test_too_few_steps_in_the_mode_a_rule_needs_are_not_measured() -> None:
     assert diagnose(profile(*steps, {"step": 4, "observation": "bare", "dur_ns": 1}), [rule]).passed
 
 
+def test_steps_of_any_mode_do_where_a_table_was_measured_that_stands_in() -> None:
+    front = FRONT + 'observation = "bare"\nmin_steps = 2\noptional = ["gaps"]\ninstead = ["gaps"]\n'
+    steps = frame("steps", [{"step": n, "observation": "light", "dur_ns": 1} for n in (1, 2)])
+    assert diagnose(Profile({"steps": steps}), [make_rule(front=front)]).not_measured
+    assert diagnose(Profile({"steps": steps, "gaps": frame("gaps", [])}), [make_rule(front=front)]).passed
+    (missing,) = diagnose(
+        Profile({"steps": steps.head(1), "gaps": frame("gaps", [])}), [make_rule(front=front)]
+    ).not_measured
+    assert missing.reason == "it takes 2 steps watched with the profiler outside warm-up, this run has 1"
+
+
+def test_a_table_that_stands_in_must_be_one_that_the_rule_reads() -> None:
+    with pytest.raises(RuleError, match="`instead` names table 'gaps'; name it in `requires` or `optional`"):
+        diagnose(profile({"step": 3}), [make_rule(front=FRONT + 'instead = ["gaps"]\n')])
+
+
+def test_a_bare_trace_is_priced_in_its_profiled_step_and_a_recording_is_not() -> None:
+    rule = select("'train.py' AS file, 3 AS line, 100 AS cost_ns")
+    finding = only(rule, profile({"step": 3}, profiled_step_ns=1000, trace={}))
+    assert finding.saving is not None
+    assert finding.saving.share == 0.1
+    assert only(rule, profile({"step": 3}, profiled_step_ns=1000)).saving is None
+
+
 @pytest.mark.parametrize("horizon", ["epoch", "run"])
 def test_silence_before_an_epoch_ended_is_not_measured_but_evidence_counts(horizon: str) -> None:
     rule = make_rule(front=FRONT.replace('"step"\n', f'"{horizon}"\n'))
