@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.stepping import step
+
 if TYPE_CHECKING:
     from gpudoctor.api import analyze, check, load, record
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "check", "load", "record"]
+__all__ = ["__version__", "analyze", "check", "load", "record", "step"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,25 @@ class Session:
                 raise GpuDoctorError("the recorded block still runs; ask for the diagnosis after it")
         return self._diagnosis
 
+    def report(self) -> Path:
+        """Writes the HTML report into the recording, and says where.
+
+        Raises:
+            GpuDoctorError: the block still runs.
+        """
+        from gpudoctor import reporters
+
+        path = self.recording.path / "report.html"
+        path.write_text(reporters.render("html", self.diagnosis), encoding="utf-8")
+        return path
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the diagnosis, once there is one."""
+        try:
+            return self.diagnosis._repr_html_()
+        except GpuDoctorError as error:
+            return f"<p>{escape(str(error))}</p>"
+
 
 @contextmanager
 def record() -> Iterator[Session]:
@@ -78,7 +98,10 @@ def record() -> Iterator[Session]:
 
     with gpudoctor.record() as session:
         train()
-    print(session.diagnosis.verdict)
+    session.diagnosis
+
+    A notebook shows the last line as a table; `session.report()` writes the HTML report. An exception in the block
+    passes through, and what was seen until then can be diagnosed.
     """
     with _recording("block", stated=False) as (session, _):
         yield session
@@ -114,7 +137,7 @@ _running: list[Recording] = []
 @contextmanager
 def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
     from gpudoctor.recorder.options import Options
-    from gpudoctor.recorder.start import arm
+    from gpudoctor.recorder.start import arm, aside
     from gpudoctor.recording import create
 
     if _running:
@@ -133,14 +156,15 @@ def _recording(label: str, stated: bool) -> Iterator[tuple[Session, Agent]]:
     recording = create(cwd, label, manifest)
     Options(str(cwd), run_to_end=True).save(recording.path)
     _running.append(recording)
-    agent = arm(recording.path, stated)
-    agent.place.claim()
-    try:
-        yield Session(recording), agent
-    finally:
-        _running.clear()
-        agent.finish("the block ended")
-        agent.uninstall()
+    with aside():
+        agent = arm(recording.path, stated)
+        agent.place.claim()
+        try:
+            yield Session(recording), agent
+        finally:
+            _running.clear()
+            agent.finish("the block ended")
+            agent.uninstall()
 
 
 __all__ = ["Config", "Session", "analyze", "check", "load", "record"]

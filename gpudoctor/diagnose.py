@@ -201,7 +201,7 @@ def _verdict(run: Run, findings: Sequence[Finding], judged: int) -> str:
     if not priced:
         return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."
     saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
-    where = f"at {best.where.file}:{best.where.line}, " if best.where else ""
+    where = f"at {best.where}, " if best.where else ""
     title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
     cost, share = format_ns(saving.ns_per_step), format_share(saving.share)
     if saving.basis.startswith(COMPILE_TIME):

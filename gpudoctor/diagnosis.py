@@ -36,7 +36,8 @@ class Location:
     role: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        between = " line " if self.file.startswith("cell ") else ":"  # a notebook's cell
+        return f"{self.file}{between}{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,12 @@ class Diagnosis:
     def live(self) -> tuple[Finding, ...]:
         """Findings that count: not accepted."""
         return tuple(finding for finding in self.findings if finding.accepted is None)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from gpudoctor.reporters import notebook
+
+        return notebook.render(self)
 
 
 def to_json(diagnosis: Diagnosis) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DTYPES: dict[Kind, str] = {"int": "Int64", "float": "Float64", "str": "string", "bool": "boolean"}
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 
@@ -78,14 +78,20 @@ TABLES: dict[str, Table] = {
                 "observation",
                 "str",
                 "how it was watched: bare (no profiler), light (profiler without options), detail (stacks, shapes, "
-                "memory), disturbed (gpudoctor's own work fell inside: not to be timed)",
+                "memory), disturbed (gpudoctor's own work or a validation pass fell inside: not to be timed)",
             ),
             ("warmup", "bool", "before the steady state: first steps, and steps up to the last of the first compiles"),
             ("compile_ns", "int", "time inside the step in which torch.compile compiled"),
             ("input_ns", "int", "time the loop waited for the next batch"),
-            ("backward_ns", "int", "time inside backward calls"),
-            ("optimizer_ns", "int", "time inside optimizer steps"),
-            ("batches", "int", "batches taken from DataLoaders in the step"),
+            ("backward_ns", "int", "time inside backward calls, without optimizers that step there"),
+            ("optimizer_ns", "int", "time inside optimizer steps, behind the forward and backward of a closure"),
+            (
+                "validation_ns",
+                "int",
+                "time of validation since the step before: passes over a loader without a backward call; in front of "
+                "the step and no part of dur_ns, or inside it (then disturbed)",
+            ),
+            ("batches", "int", "batches taken from DataLoaders in the step, without those of validation"),
             ("epoch", "int", "epoch of the step's last batch, from 0; null without a DataLoader"),
             (
                 "source",
@@ -114,8 +120,13 @@ TABLES: dict[str, Table] = {
                 "gemm, convolution, attention, normalisation, reduction, pointwise, copy, memory, other",
             ),
             ("region", "str", "compile id of the compiled region it ran in, e.g. 0/1; null in eager code"),
-            ("module", "str", "class of the innermost module that called it; null when unknown"),
-            ("module_path", "str", "dotted path of that module in the model, e.g. encoder.layers.3.self_attn"),
+            ("module", "str", "class of the innermost nn.Module; null when unknown"),
+            (
+                "module_path",
+                "str",
+                "path of the innermost nn.Module's instance in its model, e.g. encoder.layers.3.self_attn; for "
+                "backward operators the forward operator's; null when unknown",
+            ),
             ("file", "str", "user's source file, relative to the working folder when inside it; null when unknown"),
             ("line", "int", "user's source line; for backward operators the line of the forward operator"),
             ("precision", "str", "call (the line that called it) or def (only the function's first line is known)"),
@@ -300,7 +311,8 @@ TABLES: dict[str, Table] = {
             "one batch taken from a DataLoader",
             _CHECK,
             ("loader", "int", "id in loaders"),
-            ("step", "int", "step that used it"),
+            ("step", "int", "step that used it; null for one of validation"),
+            ("validation", "bool", "taken in a validation pass: a pass without a backward call in a run that trains"),
             ("epoch", "int", "pass over this loader, from 0"),
             ("position", "int", "position in its epoch, from 0"),
             ("start_ns", "int", "when the loop asked for it"),
@@ -426,6 +438,11 @@ TABLES: dict[str, Table] = {
             ("value", "str", "its value as text; null when it is not set"),
             ("file", "str", "user's file that set it; null when it is the default or unknown"),
             ("line", "int", "line that set it"),
+            (
+                "source",
+                "str",
+                "who set it: script (at file and line), environment, default, or changed (elsewhere); null if unknown",
+            ),
         ),
         _table(
             "host",
@@ -434,6 +451,27 @@ TABLES: dict[str, Table] = {
             ("name", "str", "what was read; its unit is the end of the name, a count when it has none"),
             ("device", "int", "GPU index; null for the process itself"),
             ("value", "float", "the reading"),
+        ),
+        _table(
+            "memory_timeline",
+            "one reading of a GPU's caching allocator, at the end of a step",
+            _GPU,
+            ("step", "int", "step that had just ended; null before the first"),
+            ("time_ns", "int", "when it was read"),
+            ("device", "int", "GPU index"),
+            ("allocated_bytes", "int", "memory that tensors hold"),
+            (
+                "allocated_peak_bytes",
+                "int",
+                "most that they held at once, since the script last reset it",
+            ),
+            ("reserved_bytes", "int", "memory that the allocator holds from the driver"),
+            ("active_bytes", "int", "memory that tensors hold or that a stream may still use"),
+            ("inactive_split_bytes", "int", "free parts of blocks that are partly in use: they cannot be given back"),
+            ("alloc_retries", "int", "allocations so far for which the cache had to be emptied first"),
+            ("device_allocs", "int", "memory requests to the driver so far"),
+            ("device_frees", "int", "memory given back to the driver so far"),
+            ("ooms", "int", "out-of-memory errors so far"),
         ),
         _table(
             "input_lines",

@@ -5,7 +5,8 @@
   latest                     symbolic link to the newest recording
   20261130-143200-train/
     recording.json           command, versions, exit code, ranks
-    rank0/                   one folder a process: watch.jsonl, trace.N.label.json, torch_trace/, …
+    rank0/                   one folder a process: watch.jsonl, trace.N.label.json, torch_trace/, memory.pickle (a
+                             snapshot of the CUDA allocator, where run.json names it), …
     profile/                 Parquet cache of the tables; deletable
     report.html  diagnosis.json
 """

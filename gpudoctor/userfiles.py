@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 
+from gpudoctor import notebooks
+
 SOURCES_FILE = "sources.json"
 NAMES_FILE = "names.json"
 MAX_FILE_BYTES = 512 * 1024  # a longer file is generated or data; an excerpt of it would not help
@@ -54,6 +56,8 @@ class UserFiles:
             return name
 
     def _decide(self, filename: str) -> str | None:
+        if self._here and (cell := notebooks.cell_name(filename)) is not None:
+            return cell
         if not filename or filename.startswith("<"):
             return None
         path = self._resolve(os.path.join(self._root, filename))
@@ -70,7 +74,12 @@ class UserFiles:
 
     def _keep(self, filename: str, name: str) -> None:
         """Reads a user's file when it is first met: later it may be another one."""
-        if not self._here or name in self._texts or not filename.endswith((".py", ".pyw")):
+        if not self._here or name in self._texts:
+            return
+        if name.startswith(notebooks.PREFIX):
+            self._texts[name] = notebooks.cell_text(filename)
+            return
+        if not filename.endswith((".py", ".pyw")):
             return
         path = self._resolve(os.path.join(self._root, filename))
         with contextlib.suppress(OSError):

@@ -65,8 +65,10 @@ def check(
     ignore: Ignore = None,
     fail_on: Fail = None,
     preview: Preview = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on the terminal.")] = False,
 ) -> int:
     """See HELP."""
+    from gpudoctor.cli.progress import display
     from gpudoctor.recorder.launch import launched_rank, record
     from gpudoctor.recorder.launch import target as parse_target
     from gpudoctor.recorder.options import Options
@@ -81,24 +83,28 @@ def check(
 
     rules = load_rules(config.rule_dirs)
     check_config(rules, config)
-    options = Options(
-        root=str(Path.cwd()),
-        budget_s=budget or config.budget_s or DEFAULT_BUDGET_S,
-        max_steps=steps,
-        run_to_end=run_to_end,
-        stop=stop.value,
-        warmup=warmup,
-    )
-    recording = record(what, options)
-    status = recording.manifest["script_exit"]
-    if launched_rank() > 0:  # torchrun started one of us a rank: rank 0 speaks for all
-        return int(status if status >= 0 else 128 - status)
-    from gpudoctor.cli.options import exit_code, publish
-    from gpudoctor.diagnose import diagnose
-    from gpudoctor.diagnosis import to_json
-    from gpudoctor.ingest.recording import load
+    with display(quiet) as line:
+        options = Options(
+            root=str(Path.cwd()),
+            budget_s=budget or config.budget_s or DEFAULT_BUDGET_S,
+            max_steps=steps,
+            run_to_end=run_to_end,
+            stop=stop.value,
+            warmup=warmup,
+            progress=line is not None,
+        )
+        recording = record(what, options, line.follow) if line is not None else record(what, options)
+        status = recording.manifest["script_exit"]
+        if launched_rank() > 0:  # torchrun started one of us a rank: rank 0 speaks for all
+            return int(status if status >= 0 else 128 - status)
+        if line is not None:
+            line.show("diagnosing")
+        from gpudoctor.cli.options import exit_code, publish
+        from gpudoctor.diagnose import diagnose
+        from gpudoctor.diagnosis import to_json
+        from gpudoctor.ingest.recording import load
 
-    diagnosis = diagnose(load(recording), rules, config)
+        diagnosis = diagnose(load(recording), rules, config)
     (recording.path / "diagnosis.json").write_text(to_json(diagnosis), encoding="utf-8")
     failed = status != 0
     if failed:

@@ -120,6 +120,11 @@ def new(
     typer.echo(path)
     if folder.resolve() not in {known.resolve() for known in configured}:
         typer.echo(f'add rule-dirs = ["{folder.as_posix()}"] to [tool.gpudoctor] in pyproject.toml to use it', err=True)
+    typer.echo(
+        f"{rule_id} is a preview rule: it runs with --preview, or with preview = true in [tool.gpudoctor], until its "
+        'status is "stable"',
+        err=True,
+    )
 
 
 @app.command("docs")

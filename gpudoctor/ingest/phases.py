@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpudoctor.columns import MISSING, Coded, Columns
 from gpudoctor.ingest.nesting import Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BACKWARD_CALL = "gpudoctor::backward"
 """The recorder's range around a backward call."""
@@ -201,12 +204,19 @@ def mark_transfers(ops: Columns, kernels: Columns) -> None:
         rows = np.unique(above[above != MISSING]) - first
 
 
-def mark_compiled_optimizers(ops: Columns, compilations: Iterable[Mapping[str, Any]]) -> None:
-    """Sets the phase `optimizer` on what runs in a compiled region of an optimizer's own code."""
+def mark_compiled_optimizers(ops: pd.DataFrame, compilations: Iterable[Mapping[str, Any]]) -> None:
+    """Sets the phase `optimizer` on what runs in a compiled region of an optimizer's own code.
+
+    Args:
+        ops: the table `ops`; its `phase` is changed.
+        compilations: rows of `compilations`.
+    """
     regions = {row["compile_id"] for row in compilations if "torch/optim/" in str(row["file"]).replace("\\", "/")}
-    region, phase = _texts(ops["region"]), _texts(ops["phase"])
-    codes = [code for code, text in enumerate(region.values) if text in regions]
-    phase.codes[np.isin(region.codes, codes) & np.isin(phase.codes, (FORWARD, OTHER))] = OPTIMIZER
+    inside = ops["region"].isin(regions) & ops["phase"].isin((NAMES[FORWARD], NAMES[OTHER]))
+    if inside.any():
+        phase = ops["phase"].astype(object)
+        phase[inside] = NAMES[OPTIMIZER]
+        ops["phase"] = phase.astype("category")
 
 
 def _texts(column: NDArray[Any] | Coded) -> Coded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,7 @@ from gpudoctor.ingest import (
     kineto,
     ops,
     phases,
+    setting_sites,
     steps,
     trace_steps,
     watch,
@@ -35,6 +37,7 @@ from gpudoctor.userfiles import UserFiles
 
 CACHE = "profile"
 _FACTS = "facts.json"
+_SKEW_NS = 20_000  # a step's mark in the watch is a few microseconds older than its range in the trace
 _VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
 
 
@@ -93,32 +96,33 @@ def _build(recording: Recording, rank: Path) -> Profile:
     environment = _json(rank / "settings.json", {"settings": None, "environment": {}})
     sources = _json(rank / "sources.json", {})
     log = watch.read(rank / "watch.jsonl")
-    notes = list((run or {}).get("notes", []))
-    if run is None:
-        notes.append("the process was killed: only what it had written by then was read")
-    if log.damaged:
-        notes.append(f"{log.damaged} lines of the watch log are damaged and were left out")
+    notes = _integrity(recording, rank, run, log)
     step_rows, batch_rows = steps.tables(log, bursts)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
     traced = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}
-    if "ops" in traced:
-        if "kernels" not in traced:
-            tables["step_budget"] = budget.rows(step_rows, traced["ops"])
-    else:
-        missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):
         if name not in traced:
             missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
+    if "ops" not in traced:
+        missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
+    if "ops" in traced:
+        phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
+        if "kernels" not in traced:
+            tables["step_budget"] = budget.rows(step_rows, traced["ops"])
     tables["compile_calls"] = log.compile_calls
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
-        tables["settings"] = environment["settings"]
+        tables["settings"] = setting_sites.placed(environment["settings"], sources)
     for name in ("host", "input_lines"):
         content: list[dict[str, Any]] = _json(rank / f"{name}.json", [])
         if content:
             tables[name] = content
+    if log.memory:
+        tables["memory_timeline"] = [_memory_row(reading, step_rows) for reading in log.memory]
+    else:
+        missing["memory_timeline"] = "the run used no GPU"
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
     facts = _facts(
         recording,
@@ -134,13 +138,35 @@ def _build(recording: Recording, rank: Path) -> Profile:
     return Profile(frames, facts, sources, missing)
 
 
+def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row of `memory_timeline`: the reading belongs to the step that had just ended."""
+    names = [name for name in schema.TABLES["memory_timeline"].names if name != "step"]
+    row: dict[str, Any] = dict(zip(names, reading, strict=True))
+    after = bisect_right([step["start_ns"] for step in step_rows], row["time_ns"] - 1) - 1
+    return row | {"step": step_rows[after]["step"] if after >= 0 else None}
+
+
+def _integrity(recording: Recording, rank: Path, run: dict[str, Any] | None, log: watch.WatchLog) -> list[str]:
+    """What is to be said ahead of the findings."""
+    notes = list((run or {}).get("notes", []))
+    if run is None:
+        notes.append("the process was killed: only what it had written by then was read")
+    if log.damaged:
+        notes.append(f"{log.damaged} lines of the watch log are damaged and were left out")
+    if len(recording.ranks) > 1:
+        notes.append(f"{len(recording.ranks)} ranks were recorded: {rank.name} was judged, the others were not")
+    return notes
+
+
 def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -> str:
     if not step_rows:
         return "no training step was seen"
     if not bursts:
         return f"none of the {len(step_rows)} steps seen was profiled"
-    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
-    if all(set(burst["taken"]) <= compiling for burst in bursts):
+    seen = [row for row in step_rows if row["observation"] in ("light", "detail")]
+    if not seen:
+        return "what was profiled is no whole training step"
+    if all(row["compile_ns"] for row in seen):
         return "every profiled step had a compile in it"
     return "the recorded profiles cannot be read"
 
@@ -161,12 +187,13 @@ def _traces(
         _json(rank / "lines.json", []), sources, _json(rank / "names.json", {}), _json(rank / "modules.json", [])
     )
     parts: dict[str, list[ops.Columns]] = {}
-    compiling = {row["step"] for row in step_rows if row["compile_ns"]}
-    clean = {b["label"] for b in bursts if set(b["taken"]) - compiling}
+    rows = steps.profiled(step_rows, log)
+    clean = {bursts[burst]["label"] for (burst, _), row in rows.items() if not row["compile_ns"]}
     for number, burst in enumerate(bursts):
-        taken = [step for step in burst["taken"] if step not in compiling]
+        own = {mark: row for (at, mark), row in rows.items() if at == number}
+        taken = {mark: row for mark, row in own.items() if not row["compile_ns"]}
         if not taken and burst["label"] not in clean:
-            taken = burst["taken"]
+            taken = own
         if not taken:
             continue
         try:
@@ -175,9 +202,10 @@ def _traces(
             notes.append(f"a profiler burst is lost: {error}")
             continue
         notes += [f"{burst['file']}: {note}" for note in integrity.notes(trace)]
-        windows, offset = _windows(trace, number, log, set(taken))
+        windows, offset = _windows(trace, number, log, taken)
+        by_hand = any(row["source"] == "backward" for row in taken.values())
         first = {name: sum(map(columns.length, made)) for name, made in parts.items()}
-        made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0))
+        made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0), by_hand=by_hand)
         found = device.build(trace, windows, offset, made, (first.get("kernels", 0), first.get("runtime_calls", 0)))
         if found.kernels:
             phases.mark_transfers(made.columns, found.kernels)
@@ -189,14 +217,25 @@ def _traces(
     return {name: schema.from_columns(name, columns.joined(some)) for name, some in parts.items()}
 
 
-def _windows(trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: set[int]) -> tuple[list[ops.Window], int]:
+def _windows(
+    trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: dict[int, dict[str, Any]]
+) -> tuple[list[ops.Window], int]:
     """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
     marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
     found, source = trace_steps.windows(trace)
     if source != trace_steps.PROFILER_STEP:
         return [], 0
     offsets = [marks[window.step] - window.start_ns for window in found if window.step in marks]
-    return [window for window in found if window.step in taken], int(median(offsets)) if offsets else 0
+    offset = int(median(offsets)) if offsets else 0
+    windows = []
+    for window in found:
+        if (row := taken.get(window.step)) is None:
+            continue
+        start = window.start_ns
+        if row["validation_ns"]:  # a validation pass in front of the step is not part of it
+            start = max(start, min(row["start_ns"] - offset - _SKEW_NS, window.end_ns))
+        windows.append(ops.Window(row["step"], start, window.end_ns))
+    return windows, offset
 
 
 def _compile_tables(
@@ -213,6 +252,7 @@ def _compile_tables(
         missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
         return
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
+    files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
     seen = {span.compile_id for span in log.compilations}
     lost = len(seen - {row["compile_id"] for row in read.compilations})

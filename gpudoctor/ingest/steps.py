@@ -11,12 +11,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpudoctor.ingest.updates import backward_ends, optimizer_ends
+from gpudoctor.ingest.validation import passes
 from gpudoctor.ingest.watch import Batch, Span, WatchLog, loop_thread
 
 FIRST_STEPS = 2  # they create optimizer state and fill caches: never steady
 COMPILE_PHASE_GAP = 3  # a compile within so many steps of the last warm-up step still belongs to the warm-up
-MAX_PERIOD = 64  # optimizer steps in one training step; a loop with more would be cut at every optimizer step
-PERIOD_AGREEMENT = 0.9  # share of optimizer steps that must repeat one period earlier; the rest are skips
 
 
 def cut(log: WatchLog) -> tuple[list[int], str | None]:
@@ -24,49 +24,12 @@ def cut(log: WatchLog) -> tuple[list[int], str | None]:
     if log.stated:
         return [span.end_ns for span in log.stated], "call"
     if log.optimizer_steps:
-        return _optimizer_ends(log), "optimizer"
+        return optimizer_ends(log), "optimizer"
     if len(log.backwards) > 1:
-        return [span.end_ns for span in log.backwards], "backward"
+        return backward_ends(log.backwards), "backward"
     if len(log.batches) > 1:
         return [batch.start_ns for batch in log.batches[1:]], "dataloader"
     return [], None
-
-
-def _optimizer_ends(log: WatchLog) -> list[int]:
-    ends: list[int] = []
-    order: list[int] = []
-    last_backward: int | None = None
-    starts = [span.start_ns for span in log.backwards]
-    for step in log.optimizer_steps:
-        if step.in_backward:  # one backward call steps many optimizers: together they are one step
-            at = bisect_right(starts, step.start_ns) - 1
-            if at == last_backward and order:
-                continue
-            last_backward = at
-            ends.append(log.backwards[at].end_ns if at >= 0 else step.end_ns)
-            order.append(-1)
-        else:
-            ends.append(step.end_ns)
-            order.append(step.optimizer)
-    size = period(order)
-    return [end for number, end in enumerate(ends, 1) if number % size == 0]
-
-
-def period(order: Sequence[int]) -> int:
-    """Optimizer steps that make one training step: 1 for one optimizer, 3 for a GAN that trains D twice.
-
-    The smallest P such that nearly all entries equal the one P earlier and P entries hold every optimizer; 1 when the
-    order has no period.
-    """
-    known = len(set(order))
-    if known == 1:
-        return 1
-    for size in range(known, min(MAX_PERIOD, len(order) // 2) + 1):
-        pairs = list(zip(order[size:], order, strict=False))
-        same = sum(a == b for a, b in pairs)
-        if same >= PERIOD_AGREEMENT * len(pairs) and len(set(order[:size])) == known:
-            return size
-    return 1
 
 
 def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -76,33 +39,39 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
         log: the watch log.
         bursts: content of bursts.json.
     """
-    ends, source = cut(log)
-    if not ends:
-        return [], [_batch(batch, []) for batch in log.batches]
-    firsts = [s.start_ns for s in (*log.stated[:1], *log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
-    started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
-    start = min([*firsts, *started[:1]])
     trains = loop_thread(log)
     # a batch that another thread takes is prefetched: the loop does not wait for it
     waited = [batch for batch in log.batches if trains is None or batch.thread in (None, trains)]
-    phases = {
-        "compile_ns": merge(log.compilations),
-        "input_ns": merge(waited),
-        "backward_ns": merge(log.backwards),
-        "optimizer_ns": merge(log.optimizer_steps),
-    }
+    validations = passes(log, waited)
+    ends, source = cut(log)
+    if not ends:
+        return [], [_batch(batch, [], False) for batch in log.batches]
+    firsts = [s.start_ns for s in (*log.stated[:1], *log.batches[:1], *log.backwards[:1], *log.optimizer_steps[:1])]
+    started = [s.start_ns for s in log.compilations if s.start_ns < ends[0]]
+    start = min([*firsts, *started[:1]])
+    validated = {id(batch) for one in validations for batch in one.batches}
+    trained = [batch for batch in waited if id(batch) not in validated]
+    events = sorted(span.start_ns for spans in (log.backwards, log.optimizer_steps, trained) for span in spans)
+    phases = _phases(log, trained)
     rows = []
     for number, end in enumerate(ends):
-        begun, observation = _observed(log, start, end, bursts)
+        begun, observation = _observed(log, start, end, bursts, events)
+        inside = [one for one in validations if start <= one.start_ns < end]
+        for one in inside:
+            if bisect_left(events, start) == bisect_left(events, one.start_ns):
+                begun = max(begun, min(one.end_ns, end))  # it ran before the step's own work: the step begins behind it
+            else:
+                observation = "disturbed"
         row: dict[str, Any] = {"step": number, "start_ns": begun, "dur_ns": max(0, end - begun)}
         row |= {"observation": observation, "batches": 0, "source": source}
         row |= {name: covered(spans, begun, end) for name, spans in phases.items()}
+        row["validation_ns"] = sum(min(one.end_ns, end) - one.start_ns for one in inside)
         rows.append(row)
         start = end
     warm = _warm_up(rows)
     for row in rows:
         row["warmup"] = row["step"] < warm
-    batches = [_batch(batch, ends) for batch in waited]
+    batches = [_batch(batch, ends, id(batch) in validated) for batch in waited]
     for batch in batches:
         if batch["step"] is not None and batch["step"] < len(rows):
             row = rows[batch["step"]]
@@ -111,17 +80,58 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     return rows, batches
 
 
-def _observed(log: WatchLog, start: int, end: int, bursts: Sequence[dict[str, Any]]) -> tuple[int, str]:
-    """When a step really began, and how it was watched."""
+def _phases(log: WatchLog, trained: Sequence[Batch]) -> dict[str, list[Span]]:
+    """Disjoint spans of what the watch times in a step. A nanosecond counts once."""
+    starts = [span.start_ns for span in log.backwards]
+    inside: list[Span] = []
+    optimizing: list[Span] = []
+    for step in log.optimizer_steps:
+        if step.in_backward:
+            inside.append(step)
+            continue
+        # a closure runs forward and backward inside the step: the optimizer's own work is what follows them
+        at = bisect_left(starts, step.end_ns) - 1
+        last = log.backwards[at].end_ns if at >= 0 and starts[at] >= step.start_ns else step.start_ns
+        optimizing.append(Span(min(last, step.end_ns), step.end_ns))
+    return {
+        "compile_ns": merge(log.compilations),
+        "input_ns": merge(trained),
+        "backward_ns": without(merge(log.backwards), merge(inside)),
+        "optimizer_ns": merge([*optimizing, *inside]),
+    }
+
+
+def _observed(
+    log: WatchLog, start: int, end: int, bursts: Sequence[dict[str, Any]], events: Sequence[int]
+) -> tuple[int, str]:
+    """When a step really began, and how it was watched.
+
+    A profiled window counts as this step's only when it is exactly this step: the recorder guesses boundaries while the
+    script runs, and the first guesses can be wrong.
+    """
     own = [work for work in log.own_work if start <= work.start_ns < end]
-    observation = "disturbed" if own else "bare"
+    marks = [mark for mark in log.marks if start <= mark.start_ns < end]
     # gpudoctor works right after a boundary: the step begins when that is done
-    start = max([start, *(work.end_ns for work in own)])
+    begun = max([start, *(work.end_ns for work in own)])
+    if not marks:
+        return begun, "disturbed" if own else "bare"
+    mark = marks[0]
+    if len(marks) == 1 and not any(work.what == "stop" and work.start_ns >= mark.start_ns for work in own):
+        early = bisect_left(events, mark.start_ns) - bisect_right(events, start)
+        if mark.burst < len(bursts) and mark.number in bursts[mark.burst]["taken"] and early <= 0:
+            return mark.start_ns, str(bursts[mark.burst]["label"])
+    return begun, "disturbed"
+
+
+def profiled(rows: Sequence[dict[str, Any]], log: WatchLog) -> dict[tuple[int, int], dict[str, Any]]:
+    """The rows that were profiled, by burst and the number that the recorder gave the step while it ran."""
+    found = {}
+    ends = [row["start_ns"] + row["dur_ns"] for row in rows]
     for mark in log.marks:
-        inside = start <= mark.start_ns < end
-        if inside and mark.burst < len(bursts) and mark.number in bursts[mark.burst]["taken"]:
-            observation, start = bursts[mark.burst]["label"], mark.start_ns
-    return start, observation
+        at = bisect_right(ends, mark.start_ns)
+        if at < len(rows) and rows[at]["observation"] in ("light", "detail"):
+            found[mark.burst, mark.number] = rows[at]
+    return found
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
@@ -133,6 +143,23 @@ def merge(spans: Iterable[Span]) -> list[Span]:
         else:
             merged.append(Span(span.start_ns, span.end_ns))
     return merged
+
+
+def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
+    """What is left of disjoint spans when others are cut out; both in time order."""
+    left = []
+    for span in spans:
+        start = span.start_ns
+        first = bisect_right(holes, start, key=lambda hole: hole.end_ns)
+        for hole in itertools.islice(holes, first, None):
+            if hole.start_ns >= span.end_ns:
+                break
+            if hole.start_ns > start:
+                left.append(Span(start, hole.start_ns))
+            start = max(start, hole.end_ns)
+        if start < span.end_ns:
+            left.append(Span(start, span.end_ns))
+    return left
 
 
 def covered(spans: Sequence[Span], start: int, end: int) -> int:
@@ -151,11 +178,12 @@ def _warm_up(rows: Sequence[dict[str, Any]]) -> int:
     return min(warm, max(FIRST_STEPS, len(rows) // 2))
 
 
-def _batch(batch: Batch, ends: Sequence[int]) -> dict[str, Any]:
+def _batch(batch: Batch, ends: Sequence[int], validation: bool) -> dict[str, Any]:
     step = bisect_left(ends, batch.end_ns)
     return {
         "loader": batch.loader,
-        "step": step if step < len(ends) else None,
+        "step": step if step < len(ends) and not validation else None,
+        "validation": validation,
         "epoch": batch.epoch,
         "position": batch.position,
         "start_ns": batch.start_ns,

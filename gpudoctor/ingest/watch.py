@@ -22,9 +22,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Backward(Span):
-    """A backward call, outermost."""
+    """A backward call, outermost.
+
+    Attributes:
+        thread: the thread that called it.
+        continues: no parameter or gradient was touched since the call before it: it accumulates.
+        creates_graph: its gradients are made to be differentiated again.
+    """
 
     thread: int | None = None
+    continues: bool = False
+    creates_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,14 @@ class Batch(Span):
     fetch_ns: int | None
     collate_ns: int | None
     thread: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd(Span):
+    """A loader was exhausted."""
+
+    loader: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,7 @@ class WatchLog:
     """Everything in a watch log, each kind in time order; `stated` are steps whose end the caller stated.
 
     Attributes:
+        memory: time, device and statistics of the CUDA allocator after a step.
         damaged: lines that could not be read.
         last_ns: end of the last event.
     """
@@ -89,12 +106,13 @@ class WatchLog:
     backwards: list[Backward] = field(default_factory=list)
     stated: list[Span] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
-    epoch_ends: list[Span] = field(default_factory=list)
+    epoch_ends: list[EpochEnd] = field(default_factory=list)
     compilations: list[Compilation] = field(default_factory=list)
     own_work: list[OwnWork] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     loaders: list[dict[str, Any]] = field(default_factory=list)
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
 
@@ -132,15 +150,17 @@ def _add(log: WatchLog, row: list[Any]) -> None:
         case "O" | "S":
             log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1]), *rest[2:3]))
         case "B":
-            log.backwards.append(Backward(start, end, *rest[:1]))
+            log.backwards.append(Backward(start, end, *rest[:1], *map(bool, rest[1:3])))
         case "T":
             log.stated.append(Span(start, end))
         case "D":
             log.batches.append(Batch(start, end, *rest))
         case "E":
-            log.epoch_ends.append(Span(start, end))
+            log.epoch_ends.append(EpochEnd(start, end, *rest))
         case "K":
             log.compilations.append(Compilation(start, end, *rest))
+        case "G":
+            log.memory.append((start, *map(int, rest)))
         case "P":
             log.own_work.append(OwnWork(start, end, *rest))
         case "M":

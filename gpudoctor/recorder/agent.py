@@ -17,13 +17,14 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
-from gpudoctor.recorder import overhead, settings, stopping, torch_private
+from gpudoctor.recorder import cuda, overhead, settings, status, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
+from gpudoctor.recorder.leaves import Leaves
 from gpudoctor.recorder.line_marks import LineMarks
-from gpudoctor.recorder.loop import Loop
+from gpudoctor.recorder.loop import Loop, Signal
 from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
@@ -34,6 +35,8 @@ from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"
+MANY_BATCHES = 32  # beyond four times what a step usually takes: a validation pass too long to be profiled along
+MAX_REVISIONS = 3  # times the bursts are taken anew because the steps had been cut wrongly
 STEADY_AFTER = 2  # steps without a compile before a burst starts: the first ones fill caches and optimizer state
 LONG_STEP_SHARE = 0.1  # a step longer than this share of the budget is profiled once a burst
 BARE_STEPS = 12  # unprofiled steady steps before an epoch's end stops the run: times are judged on them
@@ -50,7 +53,7 @@ class Agent:
     """
 
     def __init__(self, recording: Path, options: Options, stated: bool = False) -> None:
-        self.recording, self.options, self._stated = recording, options, stated
+        self.recording, self.options, self._only_stated = recording, options, stated
         self.place = Place(recording)
         self.patches = Patches()
         self.pid, self.done = os.getpid(), False
@@ -69,10 +72,16 @@ class Agent:
         self.loop = Loop()
         self._rendezvous: Rendezvous | None = None
         self._event_cost_ns: int | None = None
+        self.status = status.Status(
+            self.place, self.options.progress, None if self.options.run_to_end else self.options.budget_s
+        )
         self.host = Host()
         self.sampler = InputSampler(self.files)
         self.open_files = OpenFiles(self.owns)
         self._thread: int | None = None
+        self._aside_ns = 0
+        self._stated = self._only_stated
+        self._guessed = 0
         self._depth = 0
         self._pending = False
         self._optimizer_in_backward: int | None = None
@@ -84,8 +93,13 @@ class Agent:
         self._first_ns: int | None = None
         self._own_ns = 0
         self._epoch_ended = False
-        self._started: dict[int, int] = {}
+        self._stepping: list[tuple[int, int, int]] = []
+        self._leaves = Leaves()
+        self._continues = self._creates_graph = False
+        self._revisions = 0
+        self._asked = self._usually_asked = 0
         self._stopped = "the script ended"
+        self._stopping = False
         self.steps = 0
         self.optimizer_events = 0
 
@@ -97,7 +111,7 @@ class Agent:
         self.place.forget()
         self.watch.forget()
         self.compiles.forget()
-        self.marks.stop()
+        self.marks.forget()
         self.bursts.forget()
         self.notes.clear()
         self._begin()
@@ -107,7 +121,7 @@ class Agent:
     @torch_private.as_torch_code  # called where Dynamo looks at every frame
     def live(self) -> bool:
         """Whether events count: this process, not finished, Dynamo not tracing."""
-        return not self.done and os.getpid() == self.pid and not is_compiling()
+        return not (self.done or self._aside_ns) and os.getpid() == self.pid and not is_compiling()
 
     def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that cannot hurt: hidden from Dynamo, and disarming on its own errors."""
@@ -126,14 +140,23 @@ class Agent:
 
     def optimizer_begins(self, identity: int) -> None:
         """An optimizer is about to step."""
-        self._started[identity] = self.watch.now()
+        here = threading.get_ident()
+        # what is left over from a step that raised is dropped when its optimizer steps again
+        left = next((at for at, entry in enumerate(self._stepping) if entry[:2] == (identity, here)), None)
+        del self._stepping[len(self._stepping) if left is None else left :]
+        self._stepping.append((identity, here, self.watch.now()))
 
     def optimizer_ended(self, identity: int, kind: str) -> None:
         """An optimizer stepped ("O") or a scaler skipped it ("S")."""
-        now = self.watch.now()
+        now, here = self.watch.now(), threading.get_ident()
         self.optimizer_events += 1
         self.place.claim()
-        self.watch.add(kind, self._started.pop(identity, now), now, identity, self._depth, threading.get_ident())
+        begun = next((entry for entry in reversed(self._stepping) if entry[:2] == (identity, here)), None)
+        if begun is not None:
+            del self._stepping[self._stepping.index(begun) :]
+        self.watch.add(kind, begun[2] if begun is not None else now, now, identity, self._depth, here)
+        if any(thread == here for _, thread, _ in self._stepping):  # a wrapper's step goes on around this one
+            return
         if self._depth:  # optimizer-in-backward: all steps of one backward call are one
             if self._optimizer_in_backward == self._backward_number:
                 return
@@ -145,21 +168,30 @@ class Agent:
             else:
                 self.boundary(now)
 
-    def backward_begins(self) -> None:
+    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A backward call is entered."""
         self.place.claim()
         self._depth += 1
-        if self._depth == 1:
-            self._backward_number += 1
+        if self._depth > 1:
+            return
+        self._backward_number += 1
+        _, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
+        # where optimizers are seen nobody asks
+        self._continues = accumulates and self.loop.signal is not Signal.OPTIMIZER and self._leaves.continues()
 
-    def backward_ended(self, started: int) -> None:
+    def backward_ended(self, started: int, args: tuple[Any, ...]) -> None:
         """A backward call returned."""
         self._depth -= 1
         if self._depth:
             return
         now = self.watch.now()
-        self.watch.add("B", started, now, threading.get_ident())
-        ended = self.loop.backward()
+        self.watch.add("B", started, now, threading.get_ident(), self._continues, self._creates_graph)
+        if self.loop.signal is not Signal.OPTIMIZER:
+            self._leaves.remember(torch_private.engine_flags(args, {})[0])
+        if not self._validating():
+            self._usually_asked = max(self._usually_asked, self._asked)
+        self._asked = 0
+        ended = not self._stepping and self.loop.backward(self._continues)  # a closure's backward ends no step
         if (self._pending or ended) and not self._stated:
             self._pending = False
             self.boundary(now)
@@ -171,10 +203,18 @@ class Agent:
         here = threading.current_thread() is threading.main_thread()
         if here and self.loop.batch() and not self._stated:
             self.boundary(self.watch.now())
+        elif here:
+            self._asked += 1
+            if self._validating():
+                self.bursts.cut_short()  # thousands of batches perhaps: nothing to profile
         if not self.marks.pause():
             return _nothing
         self.sampler.start()
         return self._batch_made
+
+    def _validating(self) -> bool:
+        """Whether far more batches were asked for since the last backward call than a step takes."""
+        return bool(self._usually_asked) and self._asked > MANY_BATCHES + 4 * self._usually_asked
 
     def _batch_made(self) -> None:
         self.sampler.stop()
@@ -191,6 +231,33 @@ class Agent:
         self.watch.add("T", started, now)
         self.boundary(now)
 
+    def step_marked(self) -> None:
+        """The script says that a step ended; from the first mark on nothing is guessed."""
+        self.place.claim()
+        now = self.watch.now()
+        self.watch.add("T", now, now)
+        if not self._stated:
+            self._stated = True
+            if self.steps:
+                self._start_anew(now)
+        if not self._depth:  # a profiler must not start or stop in a backward call
+            self.boundary(now)
+
+    def step_aside(self) -> None:
+        """The script records a block itself: nothing is watched until `come_back`, as two profilers would crash."""
+        self.bursts.abandon()
+        self.bursts.idle = True
+        self._aside_ns = self.watch.now()
+
+    def come_back(self) -> None:
+        """The script's own recording ended."""
+        note = "the script recorded a block itself (gpudoctor.record or check): the block was not watched"
+        if note not in self.notes:
+            self.notes.append(note)
+        self.watch.add("P", self._aside_ns, self.watch.now(), len(self.bursts.taken), "aside")
+        self.bursts.idle, self._aside_ns, self._clean, self._boundary_ns = False, 0, 0, None
+        self._stepping.clear()
+
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def boundary(self, now: int) -> None:
@@ -203,10 +270,11 @@ class Agent:
         self._compiles_seen = self.compiles.started
         self._clean = 0 if compiled else self._clean + 1
         if self.loop.take_revision() and not self._stated:
-            self.bursts.abandon()
-            self._clean = 0
+            self._start_anew(now)
         ended, self.steps = self.steps, self.steps + 1
-        self._bare += not (self.bursts.running or compiled or ended < STEADY_AFTER)
+        if not (self.bursts.running or compiled or ended < STEADY_AFTER):
+            self._bare += 1
+            self.status.step(step_ns)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
         elif self._time_to_stop(now):
@@ -215,8 +283,33 @@ class Agent:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
                 self.bursts.shorten()
             self.bursts.start(self.steps, step_ns)
+        for reading in cuda.memory_reading():
+            self.watch.add("G", now, now, *reading)
+        self.status.put(self._phase(), self.steps, self._watched_ns(now), now)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
+
+    def _phase(self) -> str:
+        if self.bursts.running:
+            return status.PROFILING
+        if self._stopping:
+            return status.STOPPING
+        return status.WATCHING if self.bursts.done else status.WARMING_UP
+
+    def _watched_ns(self, now: int) -> int:
+        """How long the run was watched, without what the recorder itself took."""
+        return now - (self._first_ns or now) - self._own_ns
+
+    def _start_anew(self, now: int) -> None:
+        """What was taken for steps was none (validation before training, say): everything is watched anew."""
+        self.bursts.abandon()
+        self._clean = 0
+        if self._revisions < MAX_REVISIONS:
+            self._revisions += 1
+            self._guessed = self.steps
+            self.bursts.restart()
+            self._bare, self._epoch_ended = 0, False
+            self._first_ns, self._own_ns = now, 0
 
     def _settled(self) -> bool:
         """Whether a burst may start: the asked-for warm-up is over, and nothing compiled lately."""
@@ -225,15 +318,17 @@ class Agent:
         return self._clean >= STEADY_AFTER
 
     def _time_to_stop(self, now: int) -> bool:
-        if self.options.run_to_end or self._stated:
+        if self.options.run_to_end:
             return False
         if self._rendezvous is None:
             self._rendezvous = Rendezvous(self.recording, rank(), world_size())
         return self._rendezvous.stop_now(self.steps, self._enough(now))
 
     def _enough(self, now: int) -> bool:
-        options, elapsed_s = self.options, (now - (self._first_ns or now) - self._own_ns) / 1e9
-        if options.max_steps is not None and self.steps >= options.max_steps:
+        options, elapsed_s = self.options, self._watched_ns(now) / 1e9
+        if self._training_follows() and elapsed_s <= options.budget_s * HARD_BUDGET:
+            return False
+        if options.max_steps is not None and self.steps - self._guessed >= options.max_steps:
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
         elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
             self._stopped = "an epoch ended"
@@ -241,12 +336,17 @@ class Agent:
             self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
         else:
             return False
+        self._stopping = True
         if self.open_files.quiet(now / 1e9):
             return True
         if elapsed_s < options.budget_s * HARD_BUDGET:
             return False
         self.notes.append("stopped while a file was being written: no step's end came without")
         return True
+
+    def _training_follows(self) -> bool:
+        """Whether what is seen now looks like inference, but in a script that has made an optimizer."""
+        return self.loop.signal is Signal.BATCH and not self._stated and torch_private.optimizer_made()
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the recorder's."""
@@ -267,6 +367,8 @@ class Agent:
         if not self.place.claimed:
             self.done = True
             return
+        now = self.watch.now()
+        self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now, last=True)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),
@@ -303,15 +405,22 @@ class Agent:
             notes.append(f"the compile log is incomplete: {self.compiles.failed}")
         if self.marks.exhausted:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
+        if self.host.why_no_gpu is not None:
+            notes.append(f"clocks and throttling of the GPU were not read: {self.host.why_no_gpu}")
+        if self.marks.blocked:
+            notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
+        if self.marks.interrupted:
+            notes.append("the script set sys.settrace in a profiled step: from there on operators have no exact line")
         facts = {
             "zero_unix_ns": self.watch.zero_unix_ns,
-            "steps": self.steps,
+            "steps": self.steps - self._guessed,
             "signal": self.loop.signal.value if self.loop.signal else None,
             "stopped": reason,
             "stopped_by_gpudoctor": stopped,
             "notes": notes + ([f"the watch log is incomplete: {self.watch.failed}"] if self.watch.failed else []),
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
+            "memory_snapshot": cuda.MEMORY_FILE if (self.place.folder / cuda.MEMORY_FILE).is_file() else None,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 

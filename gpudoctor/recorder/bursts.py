@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpudoctor.recorder import torch_private
+from gpudoctor.recorder import complaints, cuda, torch_private
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place
@@ -63,15 +63,18 @@ class Bursts:
     ) -> None:
         self._place, self._watch, self._marks = place, watch, marks
         self._after_burst = after_burst
-        # detail first: a script that stops after four steps still gets its lines
-        self._plan = [Burst("detail", 2), Burst("light", 3), Burst("light", 3, after=LIGHT_GAP)]
+        self._plan = _plan()
+        self._allowed = {burst.label for burst in self._plan}
         self._waited = 0
         self._running: Burst | None = None
         self._session: Any = None
         self._range: Any = None
         self._foreign: set[int] = set()
         self._retakes = 0
+        self._warm = self._warming = False
         self._closed = False
+        self.idle = False
+        """While true the profilers that start and end are no concern of this recorder."""
         self.taken: list[Burst] = []
         self.notes: list[str] = []
         self._yield_to_foreign_sessions(patches)
@@ -86,6 +89,11 @@ class Bursts:
         """Whether a burst is being taken."""
         return self._running is not None
 
+    def restart(self) -> None:
+        """Plans every burst again; those that were taken stay, for what they are worth."""
+        self._plan = [burst for burst in _plan() if burst.label in self._allowed]
+        self._waited = 0
+
     def shorten(self) -> None:
         """Plans one step a burst: the steps are too long for more."""
         for burst in self._plan:
@@ -98,6 +106,9 @@ class Bursts:
         if self._waited < self._plan[0].after:
             self._waited += 1
             return
+        if not self._warm and torch_private.cuda_initialized():
+            self._warm_up()
+            return
         if step_ns > SLOW_STEP_NS and self._plan[0].label == "detail" and not self.taken:
             self._plan.insert(0, Burst("light", 1))
         began = self._watch.now()
@@ -109,13 +120,26 @@ class Bursts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
-            self._session.start()
+            with complaints.held_back():
+                self._session.start()
         self._running, self._waited = self._plan.pop(0), 0
         self._watch.add("P", began, self._watch.now(), len(self.taken), "start")
         if burst.label == "detail":
+            if torch_private.cuda_initialized():
+                self._note_history(cuda.start_history())
             self._marks.start()
             burst.marked = self._marks.active
         self._mark(step)
+
+    def _warm_up(self) -> None:
+        """Has CUPTI set up before it counts; the burst starts at the next boundary."""
+        began = self._watch.now()
+        self._warm = self._warming = True
+        reason = cuda.warm_up()
+        self._warming = False
+        if reason is not None:
+            self.notes.append(f"CUPTI was not warmed up, the first kernels may be missing: {reason}")
+        self._watch.add("P", began, self._watch.now(), 0, "warm-up")
 
     def _mark(self, step: int) -> None:
         self._close_range()
@@ -154,6 +178,8 @@ class Bursts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             session.stop()
+            if burst.label == "detail" and torch_private.cuda_initialized():
+                self._note_history(cuda.dump_history(self._place.folder / cuda.MEMORY_FILE))
             burst.file = f"trace.{len(self.taken)}.{burst.label}.json"
             if burst.taken:
                 self._export(session, self._place.folder / burst.file)
@@ -165,6 +191,11 @@ class Bursts:
         self._replan(burst)
         self._watch.add("P", began, self._watch.now(), number, "stop")
         self._watch.flush()
+
+    def _note_history(self, reason: str | None) -> None:
+        note = f"the allocator's history was not recorded: {reason}"
+        if reason is not None and note not in self.notes:
+            self.notes.append(note)
 
     def _export(self, session: Any, path: Path) -> None:
         """Writes the trace. Kineto puts the file's name into the JSON as it is: a quote in it would break the file."""
@@ -183,6 +214,7 @@ class Bursts:
             ops = (self._place.folder / burst.file).read_bytes().count(b'"cpu_op"') // len(burst.taken)
             if ops > MAX_DETAIL_OPS:
                 self._plan = [planned for planned in self._plan if planned.label != "detail"]
+                self._allowed.discard("detail")
                 self.notes.append(
                     f"a step runs {ops:,} operators: lines and shapes were not recorded (limit {MAX_DETAIL_OPS:,})"
                 )
@@ -191,6 +223,7 @@ class Bursts:
         """A forked child takes no bursts when its parent has used the profiler: its threads are gone."""
         if self.taken or self._running is not None or self._foreign:
             self._plan = []
+            self._allowed.clear()
         self._running = self._session = self._range = None
         self.taken, self.notes, self._foreign, self._retakes, self._waited = [], [], set(), 0, 0
 
@@ -201,6 +234,13 @@ class Bursts:
             return
         burst.taken.clear()
         self.stop()
+
+    def cut_short(self) -> None:
+        """Ends the running burst with the steps it has; without any it is planned again, however often."""
+        burst = self._running
+        if burst is not None:
+            self._retakes -= not burst.taken
+            self.stop()
 
     def _save(self) -> None:
         content = [asdict(burst) for burst in self.taken]
@@ -216,6 +256,8 @@ class Bursts:
         bursts = self
 
         def _prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if bursts._warming:
+                return prepare(self, *args, **kwargs)
             if bursts._session is None or getattr(bursts._session, "profiler", None) not in (None, self):
                 bursts._foreign_begins(self)
             return prepare(self, *args, **kwargs)
@@ -233,12 +275,17 @@ class Bursts:
         self._closed = True
 
     def _foreign_begins(self, session: Any) -> None:
-        if self._closed:
+        if self._closed or self.idle:
             return
         if not self._foreign and not any("own profiler" in note for note in self.notes):
             self.notes.append("the script's own profiler ran: gpudoctor profiled only when it did not")
         self.abandon()
         self._foreign.add(id(session))
+
+
+def _plan() -> list[Burst]:
+    # detail first: a script that stops after four steps still gets its lines
+    return [Burst("detail", 2), Burst("light", 3), Burst("light", 3, after=LIGHT_GAP)]
 
 
 def _activities() -> list[ProfilerActivity]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 
 import torch
@@ -10,6 +11,10 @@ import torch
 from gpudoctor.recorder import torch_private
 
 MEASURED = "measured"
+
+
+def _cuda() -> bool:
+    return torch.cuda.is_available()
 
 
 def probe() -> dict[str, str]:
@@ -41,6 +46,22 @@ def probe() -> dict[str, str]:
             hasattr(torch.autograd.profiler.profile, "_prepare_trace"),
             "the script's own profiler cannot be noticed",
         ),
-        "gpu activity": (torch.cuda.is_available(), "no usable GPU"),
+        "module paths": (
+            torch_private.record_function_fast is not None and torch_private.module_call_code is not None,
+            "nn.Module calls its forward elsewhere, or there is no fast RecordFunction",
+        ),
+        "gpu activity": (_cuda(), "no usable GPU"),
+        "gpu memory after each step": (
+            _cuda() and hasattr(torch.cuda.memory, "memory_stats_as_nested_dict"),
+            "no usable GPU, or this torch's allocator tells no statistics",
+        ),
+        "gpu allocator history": (
+            _cuda() and hasattr(torch_private.cuda_memory, "_record_memory_history"),
+            "no usable GPU, or this torch cannot record it",
+        ),
+        "gpu clocks and throttling": (
+            _cuda() and importlib.util.find_spec("pynvml") is not None,
+            "no usable GPU, or nvidia-ml-py is not installed",
+        ),
     }
     return {name: MEASURED if works else f"not measured: {why}" for name, (works, why) in checks.items()}

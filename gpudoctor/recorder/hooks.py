@@ -64,13 +64,13 @@ def hook_backward(agent: Agent) -> None:
         if not live():
             return engine(*args, **kwargs)
         started = now()
-        begins()
+        begins(args, kwargs)
         try:
             if fast is None:
                 return engine(*args, **kwargs)
             with fast("gpudoctor::backward"):
                 return engine(*args, **kwargs)
         finally:
-            ended(started)
+            ended(started, args)
 
     agent.patches.set(torch.autograd, "_engine_run_backward", torch_private.as_torch_code(run_backward))

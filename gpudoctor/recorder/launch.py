@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -51,12 +52,17 @@ def target(words: list[str], module: str | None) -> Target:
     return Target((first, *rest), first, rest)
 
 
-def record(what: Target, options: Options) -> Recording:
+def record(what: Target, options: Options, follow: Callable[[Path], None] = lambda _: None) -> Recording:
     """Runs the command under the recorder and returns the finished recording.
 
     The script's standard output goes to this process's standard error. Its exit code is
     `manifest["script_exit"]` (negative: killed by that signal). Under torchrun every rank calls this; they share one
     recording.
+
+    Args:
+        what: what to run.
+        options: how to watch it.
+        follow: called with the recording's folder once the command runs.
 
     Raises:
         RecordingError: the command could not be started, or no folder is writable.
@@ -68,6 +74,7 @@ def record(what: Target, options: Options) -> Recording:
         child = subprocess.Popen(what.command, stdout=_stdout(), env=_environment(recording.path))
     except OSError as error:
         raise RecordingError(f"{what.command[0]}: cannot be started ({error.strerror or error})") from None
+    follow(recording.path)
     status = _wait(child)
     recording.manifest["wall_s"] = round(time.monotonic() - began, 3)
     recording.manifest["script_exit"] = status

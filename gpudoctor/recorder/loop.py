@@ -10,6 +10,7 @@ from enum import Enum
 
 _BACKWARDS_WITHOUT_OPTIMIZER = 4  # so many backward calls with no optimizer: the loop updates by hand, or compiled
 _BATCHES_WITHOUT_BACKWARD = 4  # so many batches with neither: inference
+_REMEMBERED = 64  # optimizer steps that the period is looked for in: optimizers of an earlier phase are forgotten
 
 
 class Signal(Enum):
@@ -32,10 +33,12 @@ class Loop:
         self.signal: Signal | None = None
         self._revised = False
         self._order: list[int] = []
-        self._known: dict[int, int] = {}
+        self._known: set[int] = set()
         self._period: int | None = 1
         self._since = 0
         self._backwards = 0
+        self._accumulated = 0
+        self._per_update = 1
         self._batches = 0
 
     def optimizer(self, identity: int) -> bool:
@@ -43,14 +46,14 @@ class Loop:
         if self.signal is not Signal.OPTIMIZER:
             self._revised |= self.signal is not None
             self.signal = Signal.OPTIMIZER
+        self._order = [*self._order[1 - _REMEMBERED :], identity]
         if identity not in self._known:
-            self._known[identity] = len(self._known)
+            self._known.add(identity)
             if len(self._known) > 1:
                 self._revised = True
                 self._period = None
-        self._order.append(self._known[identity])
         if self._period is None:
-            self._period = period(self._order, len(self._known))
+            self._period = period(self._order)
             self._since = 0
             return self._period is not None
         self._since += 1
@@ -59,15 +62,28 @@ class Loop:
         self._since = 0
         return True
 
-    def backward(self) -> bool:
-        """A backward call ended. True when that ends a step (no optimizer is in sight)."""
+    def backward(self, continues: bool = False) -> bool:
+        """A backward call ended. True when that ends a step (no optimizer is in sight).
+
+        Args:
+            continues: nothing was updated since the call before: both accumulate.
+        """
         self._backwards += 1
-        if self.signal is Signal.OPTIMIZER or self._backwards < _BACKWARDS_WITHOUT_OPTIMIZER:
+        if self.signal is Signal.OPTIMIZER:
+            return False
+        if continues:
+            self._accumulated += 1
+        else:
+            if self._backwards > 1 and self._accumulated != self._per_update:
+                self._per_update = self._accumulated
+                self._revised = True
+            self._accumulated = 1
+        if self._backwards < _BACKWARDS_WITHOUT_OPTIMIZER or self._backwards == self._accumulated:
             return False
         if self.signal is not Signal.BACKWARD:
             self._revised |= self.signal is not None
             self.signal = Signal.BACKWARD
-        return True
+        return self._accumulated == self._per_update
 
     def batch(self) -> bool:
         """A batch is asked for. True when that ends a step (neither optimizer nor backward is in sight)."""
@@ -83,16 +99,16 @@ class Loop:
         return revised
 
 
-def period(order: list[int], known: int) -> int | None:
-    """Smallest P such that the last P optimizers repeat the P before them and every known one occurs.
+def period(order: list[int]) -> int | None:
+    """Smallest P such that the last P optimizers repeat the P before them and every one in the order occurs.
 
     Args:
         order: optimizer ids in the order they stepped.
-        known: how many distinct optimizers there are.
 
     Returns:
         The period in optimizer steps (1 for one optimizer, 3 for a GAN that trains D twice), or None.
     """
+    known = len(set(order))
     for size in range(1, len(order) // 2 + 1):
         tail = order[-size:]
         if len(set(tail)) == known and tail == order[-2 * size : -size]:

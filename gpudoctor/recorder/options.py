@@ -21,6 +21,7 @@ class Options:
         stop: how the script is ended: "exit" (at once, nothing of it runs any more) or "raise" (SystemExit at the
             step's end: `finally` blocks and atexit handlers run).
         warmup: steps that are never profiled; null for as long as the loop needs to settle.
+        progress: somebody looks at the run's progress; it is written down now and then.
         root: the user's working folder; files below it are shown relative to it.
     """
 
@@ -30,6 +31,7 @@ class Options:
     run_to_end: bool = False
     stop: str = "exit"
     warmup: int | None = None
+    progress: bool = False
 
     def save(self, folder: Path) -> None:
         """Writes the options into the recording folder."""

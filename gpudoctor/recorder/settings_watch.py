@@ -15,22 +15,28 @@ from typing import Any
 
 import torch
 
+from gpudoctor.recorder import settings
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.userfiles import UserFiles
 
 _C_SETTERS = {
     "_set_float32_matmul_precision": "float32_matmul_precision",
     "_set_cublas_allow_tf32": "cuda.matmul.allow_tf32",
-    "_set_fp32_precision_setter": "fp32_precision",
+    "_set_cublas_allow_fp16_accumulation": "cuda.matmul.allow_fp16_accumulation",
     "_set_cublas_allow_fp16_reduced_precision_reduction": "cuda.matmul.allow_fp16_reduced_precision_reduction",
     "_set_cublas_allow_bf16_reduced_precision_reduction": "cuda.matmul.allow_bf16_reduced_precision_reduction",
     "_set_deterministic_algorithms": "deterministic_algorithms",
     "_set_default_dtype": "default_dtype",
+    "_set_sdp_use_flash": "sdp.flash",
+    "_set_sdp_use_mem_efficient": "sdp.mem_efficient",
+    "_set_sdp_use_math": "sdp.math",
+    "_set_sdp_use_cudnn": "sdp.cudnn",
 }
 _TORCH_SETTERS = {
     "set_num_threads": "num_threads",
     "set_num_interop_threads": "num_interop_threads",
     "set_anomaly_enabled": "anomaly_mode",
+    "set_default_device": "default_device",
 }
 _CUDNN_PROPERTIES = {
     "benchmark": "cudnn.benchmark",
@@ -58,17 +64,20 @@ class SettingsWatch:
             for name, setting in names.items():
                 setter = getattr(owner, name, None)
                 if setter is not None:
-                    patches.set(owner, name, self._wrapped(setter, setting))
+                    patches.set(owner, name, self._wrapped(setter, lambda *_, setting=setting: setting))
+        setter = getattr(torch._C, "_set_fp32_precision_setter", None)
+        if setter is not None:  # one function for all backends and operations
+            patches.set(torch._C, "_set_fp32_precision_setter", self._wrapped(setter, settings.precision_name))
         for name, setting in _CUDNN_PROPERTIES.items():
             descriptor = vars(type(torch.backends.cudnn)).get(name)
             if descriptor is not None and callable(getattr(descriptor, "setter", None)):
-                patches.set(descriptor, "setter", self._wrapped(descriptor.setter, setting))
+                patches.set(descriptor, "setter", self._wrapped(descriptor.setter, lambda *_, setting=setting: setting))
 
-    def _wrapped(self, setter: Callable[..., Any], setting: str) -> Callable[..., Any]:
+    def _wrapped(self, setter: Callable[..., Any], setting: Callable[..., str]) -> Callable[..., Any]:
         @functools.wraps(setter)
         def set_it(*args: Any, **kwargs: Any) -> Any:
             if self._live():
-                self._note(setting, sys._getframe(1))
+                self._note(setting(*args), sys._getframe(1))
             return setter(*args, **kwargs)
 
         return set_it

@@ -5,11 +5,14 @@ from __future__ import annotations
 import atexit
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from gpudoctor.recorder import compile_calls, stopping
+from gpudoctor import stepping
+from gpudoctor.recorder import compile_calls, cuda, stopping
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
@@ -25,9 +28,26 @@ def install(folder: str) -> None:
         folder: the recording's folder; `options.json` lies in it.
     """
     agent = arm(Path(folder))
+    _for_life.append(agent)
     atexit.register(lambda: agent.finish("the script ended"))
     stopping.before_hard_exit(lambda: agent.finish("the script left through os._exit"))
     os.register_at_fork(after_in_child=agent.forked)
+
+
+_for_life: list[Agent] = []
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Keeps the recorder of the whole process, if there is one, out of a block that is recorded by itself."""
+    watching = [agent for agent in _for_life if agent.live()]
+    for agent in watching:
+        agent.step_aside()
+    try:
+        yield
+    finally:
+        for agent in watching:
+            agent.come_back()
 
 
 def arm(recording: Path, stated: bool = False) -> Agent:
@@ -65,6 +85,21 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    cuda.watch_history(agent.patches)
+
+    if not stated:
+        agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
     compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
     return agent
+
+
+def _step_marks(agent: Agent) -> Callable[[], None]:
+    """What `gpudoctor.step()` calls."""
+    marked = agent.guarded(agent.step_marked)
+
+    def listener() -> None:
+        if agent.live():
+            marked()
+
+    return listener

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 import torch.autograd
+import torch.cuda.memory
 import torch.optim.optimizer
+import torch.profiler
 import torch.utils.data.dataloader as _dataloader
 from torch.utils.data._utils import fetch as _fetch
 
@@ -19,6 +21,7 @@ AUTOGRAD_FILE: str = torch.autograd.__file__
 """File name given to code objects that Dynamo must treat as torch's own and never trace."""
 
 record_function_fast: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
+module_call_code: Any = getattr(torch.nn.Module.__call__, "__code__", None)
 loader_iterator: Any = getattr(_dataloader, "_BaseDataLoaderIter", None)
 fetchers: list[Any] = [
     cls for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher") if (cls := getattr(_fetch, name, None))
@@ -30,6 +33,29 @@ def engine_entry() -> Callable[..., Any] | None:
     return getattr(torch.autograd, "_engine_run_backward", None)
 
 
+def engine_flags(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
+    """Of a call of the engine entry: the outputs, whether the gradients get a graph, whether they are accumulated."""
+    outputs = args[0] if args else ()
+    creates_graph = bool(args[3]) if len(args) > 3 else bool(kwargs.get("create_graph", False))
+    return outputs, creates_graph, bool(kwargs.get("accumulate_grad", False))
+
+
+def accumulated_leaf(node: Any) -> Any | None:
+    """The tensor whose gradient an AccumulateGrad node adds to; None for other nodes."""
+    return getattr(node, "variable", None) if node.name() == "torch::autograd::AccumulateGrad" else None
+
+
+def optimizer_made() -> bool:
+    """Whether an optimizer was constructed in this process: its class has its `step` hooked then."""
+    todo = list(torch.optim.Optimizer.__subclasses__())
+    while todo:
+        cls = todo.pop()
+        if getattr(cls.step, "hooked", False):
+            return True
+        todo += cls.__subclasses__()
+    return False
+
+
 def profiler_running() -> bool:
     """Whether some profiler session is active in this process."""
     return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
@@ -38,6 +64,53 @@ def profiler_running() -> bool:
 def cuda_initialized() -> bool:
     """Whether the process uses CUDA already; asking must not create a context."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+cuda_memory: Any = torch.cuda.memory
+"""Home of the allocator's private history and snapshot functions."""
+
+
+def config_default(module: Any, name: str) -> Any:
+    """The value that an entry of torch's config modules starts with, on this machine and in this environment."""
+    entry = module._config[name]
+    for given in ("env_value_force", "env_value_default", "default"):
+        value = getattr(entry, given)
+        if repr(value) != "<no_default>" and type(value) is not object:
+            return value
+    raise KeyError(name)
+
+
+def profiler_activities() -> set[Any]:
+    """Activities that this build's profiler can record."""
+    supported = getattr(torch.profiler, "supported_activities", None)
+    return set(supported()) if supported is not None else set()
+
+
+def history_enabled() -> bool:
+    """Whether the CUDA allocator records its history already; False where torch cannot tell."""
+    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    return bool(ask()) if ask is not None else False
+
+
+def device_count() -> int:
+    """GPUs that the process sees; 0 while it uses none."""
+    return int(torch.cuda.device_count()) if cuda_initialized() else 0
+
+
+def memory_statistics(device: int) -> Any:
+    """The caching allocator's statistics as a nested mapping; read on the host."""
+    read = getattr(torch._C, "_cuda_memoryStats", None)
+    return read(device) if read is not None else torch.cuda.memory_stats_as_nested_dict(device)
+
+
+def devices_in_use() -> list[tuple[int, str | None]]:
+    """Index and UUID of each GPU on which this process has allocated; empty without CUDA."""
+    found: list[tuple[int, str | None]] = []
+    for device in range(device_count()):
+        if torch.cuda.memory_reserved(device):
+            uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+            found.append((device, str(uuid) if uuid is not None else None))
+    return found
 
 
 def dropped_prefixes() -> list[str]:

@@ -4,13 +4,16 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
 
     ["O", start, end, optimizer, depth, thread]     an optimizer step; depth > 0 when inside a backward call
     ["S", start, end, optimizer, depth, thread]     a step that GradScaler skipped
-    ["B", start, end, thread]                a backward call (outermost)
+    ["B", start, end, thread, continues, graph]   a backward call (outermost); continues: nothing was updated since the
+                                            one before; graph: its gradients are to be differentiated again
     ["T", start, end]                       a step whose end the caller stated
     ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread]   a batch
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
-    ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler
+    ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler;
+                                            or aside: a block that the script recorded itself
     ["M", start, start, number, burst]      a profiled step began
+    ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
     ["L", {…}]  ["C", {…}]                  a DataLoader, a torch.compile call
 """
 

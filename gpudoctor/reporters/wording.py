@@ -63,7 +63,7 @@ def _escape(char: str) -> str:
 
 def place(where: Location | None) -> str:
     """`train.py:17`, or an honest word when no line is known."""
-    return f"{one_line(where.file)}:{where.line}" if where else "no line known"
+    return one_line(str(where)) if where else "no line known"
 
 
 def saving_amount(saving: Saving) -> str:

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+
+from gpudoctor.api import load
+from gpudoctor.profile import Profile
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
@@ -33,6 +37,22 @@ class Checked:
     @property
     def recording(self) -> Path:
         return (self.folder / ".gpudoctor" / "latest").resolve()
+
+    @property
+    def unstable(self) -> bool:
+        """Whether other work on the machine disturbed the times."""
+        return any("unstable" in note for note in self.diagnosis["run"]["integrity"])
+
+    @property
+    def profile(self) -> Profile:
+        return load(self.recording)
+
+    def table(self, name: str) -> pd.DataFrame:
+        return self.profile.table(name)
+
+    def phases(self) -> list[set[str]]:
+        """The phases of the operators of each profiled step."""
+        return [set(phases) for _, phases in self.table("ops").groupby("step")["phase"]]
 
     def findings(self, rule: str) -> list[dict[str, Any]]:
         return [finding for finding in self.diagnosis["findings"] if finding["rule"] == rule]

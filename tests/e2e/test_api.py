@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.conftest import environment
+from tests.e2e.conftest import Checked, environment
 
 SETUP = """
 import torch, torch.nn as nn
@@ -66,6 +67,68 @@ print(again.diagnosis.run.steps, gpudoctor.analyze(again.recording.path) == agai
         "20 optimizer",
         "True",
         "12 True",
+    ]
+
+
+MARKED = """import torch, gpudoctor
+gpudoctor.step()  # nothing records: nothing happens
+w = torch.zeros(8)
+for i in range({steps}):
+    noise = torch.randn(16, 8)  # evolution strategies: no backward, no optimizer, no loader
+    score = -(w + noise).square().sum(1)
+    w += 0.01 * (noise * score[:, None]).mean(0)
+    gpudoctor.step()
+"""
+
+
+def test_steps_that_the_script_marks_are_taken_as_they_are(check: Callable[..., Checked], tmp_path: Path) -> None:
+    run = check(MARKED.format(steps=25))
+    assert run.code == 0, run.err
+    # the first mark stands in front of the loop
+    assert (run.diagnosis["run"]["steps"], run.diagnosis["run"]["step_source"]) == (26, "call")
+    assert {"bare", "detail", "light"} <= {time["observation"] for time in run.diagnosis["step_times"]}
+    (tmp_path / "script.py").write_text(MARKED.format(steps=3))
+    bare = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment(), check=False)
+    assert bare.returncode == 0
+    assert not (tmp_path / ".gpudoctor").exists()
+
+
+def test_marks_win_over_optimizer_steps_and_count_for_the_limit(check: Callable[..., Checked]) -> None:
+    run = check(
+        """import torch, torch.nn as nn, gpudoctor
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(1000):
+    for k in range(3):
+        opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); opt.step()
+    gpudoctor.step()
+""",
+        "--steps",
+        "20",
+    )
+    assert run.code == 0, run.err
+    assert (run.diagnosis["run"]["steps"], run.diagnosis["run"]["step_source"]) == (20, "call")
+    assert run.diagnosis["run"]["stopped"] == "20 steps were seen (--steps)"
+
+
+def test_a_script_that_records_a_block_itself_can_be_checked(check: Callable[..., Checked]) -> None:
+    run = check(
+        """import torch, torch.nn as nn, gpudoctor
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); opt.step()
+for i in range(4): step()
+with gpudoctor.record() as session:
+    for i in range(20): step()
+print("block", session.diagnosis.run.steps, session.diagnosis.run.integrity)
+for i in range(20): step()
+""",
+        "--run-to-end",
+    )
+    assert run.code == 0, run.err
+    assert "block 20 ()" in run.err
+    assert run.diagnosis["run"]["steps"] == 24
+    assert [note for note in run.diagnosis["run"]["integrity"] if "unstable" not in note] == [
+        "the script recorded a block itself (gpudoctor.record or check): the block was not watched"
     ]
 
 

@@ -204,3 +204,13 @@ def test_a_suppression_comment_accepts_the_finding(check: Callable[..., Checked]
     run = check(text.replace(line, f"{line}  # gpudoctor: ignore[GD301] progress bar", 1))
     (finding,) = run.findings("GD301")
     assert finding["accepted"] == "progress bar"
+
+
+def test_env_tells_machine_variables_and_instruments_in_both_forms(tmp_path: Path) -> None:
+    found = json.loads(gpudoctor("env", "--output-format", "json", cwd=tmp_path).out)
+    assert {"torch", "python", "cpu", "cores", "memory"} <= found["machine"].keys()
+    assert found["variables"]["OMP_NUM_THREADS"] == "1"
+    assert {"user lines", "module paths", "gpu activity", "gpu clocks and throttling"} <= found["instruments"].keys()
+    assert all(text == "measured" or text.startswith("not measured: ") for text in found["instruments"].values())
+    printed = gpudoctor("env", cwd=tmp_path).out
+    assert all(name in printed for part in found.values() for name in part)

@@ -144,6 +144,73 @@ def test_a_signal_reaches_the_script_and_leaves_a_recording_and_no_process(numbe
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
+def left_in(folder: Path) -> list[str]:
+    """Commands of the processes that still run in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+    return found
+
+
+WITH_WORKER = ", num_workers=1, persistent_workers=True"
+CHILDREN = "pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()"
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("os._exit(5)", 5),
+        ("ctypes.string_at(0)", -signal.SIGSEGV),
+        (f"[os.kill(int(pid), signal.SIGKILL) for pid in {CHILDREN}]", 1),  # the loader's worker
+    ],
+)
+def test_a_hard_end_leaves_a_recording_and_no_process(end: str, status: int, check: Callable[..., Checked]) -> None:
+    run = check(train("import ctypes, os, pathlib, signal", f"step == 30 and epoch == 0 and {end}", loader=WITH_WORKER))
+    assert run.code == 3
+    assert run.diagnosis["run"]["script_exit"] == status
+    assert run.diagnosis["run"]["steps"] >= 1
+    assert run.diagnosis["passed"]
+    assert left_in(run.folder) == []
+
+
+def test_errors_that_python_itself_ignores_do_not_fail_the_script(check: Callable[..., Checked]) -> None:
+    code = train(
+        "import atexit, threading; atexit.register(lambda: [][1])",
+        "step == 30 and epoch == 0 and threading.Thread(target=lambda: {}[2]).start()",
+        loader=WITH_WORKER,
+    ).replace("range(100000)", "range(2)")
+    run = check(code, "--run-to-end")
+    assert run.code == 0
+    assert "IndexError" in run.err
+    assert "KeyError" in run.err
+    assert (run.diagnosis["run"]["script_exit"], run.diagnosis["run"]["steps"]) == (0, 80)
+
+
+RANKS = """
+import ctypes, os, torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("gloo")
+net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1)); opt = torch.optim.SGD(net.parameters(), lr=1e-3)
+for step in range(100000):
+    opt.zero_grad(); net(torch.randn(8, 8)).square().mean().backward(); opt.step()
+    if step == 30 and dist.get_rank() == 1: ctypes.string_at(0)
+"""
+
+
+def test_a_rank_that_crashes_ends_the_run_and_leaves_both_recordings(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RANKS)
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    run = gpudoctor("check", "--output-format", "json", "--", sys.executable, *words, cwd=tmp_path)
+    assert run.code == 3, run.err
+    assert run.diagnosis["run"]["script_exit"] == 1
+    assert run.diagnosis["run"]["steps"] >= 1
+    assert sorted(path.name for path in run.recording.glob("rank*")) == ["rank0", "rank1"]
+    assert left_in(tmp_path) == []
+
+
 def limited(limit: str, each: str = "pass") -> str:
     return train(f"import resource; {limit}", each).replace("range(100000)", "range(2)")
 

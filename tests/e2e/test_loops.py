@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Checked
 
+TRAINING = {"forward", "backward", "optimizer"}
 HEAD = "import torch, torch.nn as nn\ntorch.manual_seed(0)\n"
 LOOPS = {
     "accumulation": (
@@ -16,6 +17,7 @@ LOOPS = {
         "    if i % 4 == 3: opt.step(); opt.zero_grad()\n",
         15,
         "optimizer",
+        TRAINING,
     ),
     "gan": (
         "G, D = nn.Linear(8, 16), nn.Linear(16, 1)\n"
@@ -24,6 +26,7 @@ LOOPS = {
         "    og.zero_grad(); D(G(torch.randn(4, 8))).mean().backward(); og.step()\n",
         20,
         "optimizer",
+        TRAINING,
     ),
     "lbfgs": (
         "net = nn.Linear(8, 1); opt = torch.optim.LBFGS(net.parameters(), max_iter=3); x = torch.randn(16, 8)\n"
@@ -31,6 +34,7 @@ LOOPS = {
         "for i in range(15): opt.step(closure)\n",
         15,
         "optimizer",
+        TRAINING,
     ),
     "skipping scaler": (
         "net = nn.Linear(8, 1); opt = torch.optim.AdamW(net.parameters()); sc = torch.amp.GradScaler('cpu', init_scale=8.0)\n"
@@ -38,6 +42,7 @@ LOOPS = {
         "    opt.zero_grad(); sc.scale(loss).backward(); sc.step(opt); sc.update()\n",
         20,
         "optimizer",
+        TRAINING,
     ),
     "optimizer in backward": (
         "net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 1))\n"
@@ -47,6 +52,7 @@ LOOPS = {
         "for i in range(20): net(torch.randn(4, 8)).square().mean().backward()\n",
         20,
         "optimizer",
+        TRAINING,
     ),
     "manual updates": (
         "w = torch.randn(8, 1, requires_grad=True)\n"
@@ -54,26 +60,151 @@ LOOPS = {
         "    with torch.no_grad(): w -= 0.01 * g\n",
         20,
         "backward",
+        TRAINING,
     ),
     "inference": (
         "from torch.utils.data import DataLoader, TensorDataset\nnet = nn.Linear(8, 1).eval()\n"
         "with torch.inference_mode():\n    for (x,) in DataLoader(TensorDataset(torch.randn(200, 8)), batch_size=8): net(x)\n",
         24,
         "dataloader",
+        {"input", "forward"},
+    ),
+    "an optimizer that wraps another": (
+        "class Lookahead(torch.optim.Optimizer):\n"
+        "    def __init__(self, base):\n"
+        "        self.base, self.n = base, 0; super().__init__(base.param_groups, {})\n"
+        "        self.slow = [p.detach().clone() for p in base.param_groups[0]['params']]\n"
+        "    @torch.no_grad()\n"
+        "    def step(self):\n"
+        "        self.base.step(); self.n += 1\n"
+        "        if self.n % 5 == 0:\n"
+        "            for slow, p in zip(self.slow, self.base.param_groups[0]['params']): p.copy_(slow.lerp_(p, 0.5))\n"
+        "net = nn.Linear(8, 1); opt = Lookahead(torch.optim.SGD(net.parameters(), lr=0.1))\n"
+        "for i in range(20): opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); opt.step()\n",
+        20,
+        "optimizer",
+        TRAINING,
+    ),
+    "two optimizer steps in one of a wrapper's": (
+        "class Twice(torch.optim.Optimizer):\n"
+        "    def __init__(self, params):\n"
+        "        super().__init__(params, {}); self.base = torch.optim.SGD(self.param_groups, lr=0.1)\n"
+        "    def step(self, closure):\n"
+        "        closure(); self.base.step(); closure(); self.base.step()\n"
+        "net = nn.Linear(8, 1); opt = Twice(net.parameters())\n"
+        "def closure(): opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward()\n"
+        "for i in range(20): opt.step(closure)\n",
+        20,
+        "optimizer",
+        TRAINING,
+    ),
+    "a class of the script's own that accumulates": (
+        "class Plain:\n"
+        "    def __init__(self, params): self.params = list(params)\n"
+        "    @torch.no_grad()\n"
+        "    def step(self):\n"
+        "        for p in self.params: p -= 0.1 * p.grad; p.grad = None\n"
+        "net = nn.Linear(8, 1); opt = Plain(net.parameters())\n"
+        "for i in range(72):\n    net(torch.randn(4, 8)).square().mean().backward()\n"
+        "    if i % 4 == 3: opt.step()\n",
+        18,
+        "backward",
+        TRAINING,
+    ),
+    "a compiled optimizer": (
+        "net = nn.Linear(8, 1); opt = torch.optim.Adam(net.parameters())\n"
+        "step = torch.compile(lambda: opt.step(), backend='aot_eager')\n"
+        "for i in range(25): opt.zero_grad(); net(torch.randn(4, 8)).square().mean().backward(); step()\n",
+        25,
+        "backward",
+        TRAINING,
+    ),
+    "a second optimizer that joins later": (
+        "a, b = nn.Linear(8, 8), nn.Linear(8, 1)\n"
+        "oa, ob = torch.optim.Adam(a.parameters()), torch.optim.SGD(b.parameters(), lr=0.1)\n"
+        "for i in range(30):\n    oa.zero_grad(); ob.zero_grad(); b(a(torch.randn(4, 8))).square().mean().backward(); oa.step()\n"
+        "    if i >= 10: ob.step()\n",
+        30,
+        "optimizer",
+        TRAINING,
+    ),
+    "validation before training and after each epoch": (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "train, val = (DataLoader(TensorDataset(torch.randn(n, 8)), batch_size=8) for n in (160, 320))\n"
+        "def validate():\n    with torch.no_grad():\n        for (x,) in val: net(x)\n"
+        "validate()\n"
+        "for epoch in range(2):\n    for (x,) in train: opt.zero_grad(); net(x).square().mean().backward(); opt.step()\n"
+        "    validate()\n",
+        40,
+        "optimizer",
+        TRAINING | {"input"},
+    ),
+    "a long validation after every three steps": (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "train, val = (DataLoader(TensorDataset(torch.randn(n, 8)), batch_size=8) for n in (24, 800))\n"
+        "for epoch in range(8):\n    for (x,) in train: opt.zero_grad(); net(x).square().mean().backward(); opt.step()\n"
+        "    with torch.no_grad():\n        for (x,) in val: net(x)\n",
+        24,
+        "optimizer",
+        TRAINING | {"input"},
+    ),
+    "a loader that ends while gradients accumulate": (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "loader = DataLoader(TensorDataset(torch.randn(80, 8)), batch_size=8)\n"
+        "for epoch in range(6):\n    for i, (x,) in enumerate(loader, 1):\n        net(x).square().mean().backward()\n"
+        "        if i % 4 == 0 or i == len(loader): opt.step(); opt.zero_grad()\n",
+        18,
+        "optimizer",
+        TRAINING | {"input"},
+    ),
+    "functional gradients": (
+        "from torch.func import functional_call, grad\n"
+        "net = nn.Linear(8, 1); params = {name: p.detach() for name, p in net.named_parameters()}\n"
+        "loss = grad(lambda params, x: functional_call(net, params, (x,)).square().mean())\n"
+        "for i in range(20):\n    g = loss(params, torch.randn(4, 8))\n    params = {name: p - 0.1 * g[name] for name, p in params.items()}\n",
+        20,
+        "backward",
+        {"forward", "backward"},
     ),
 }
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_steps(name: str, check: Callable[..., Checked]) -> None:
-    code, steps, source = LOOPS[name]
-    run = check(HEAD + code)
+    code, steps, source, phases = LOOPS[name]
+    run = check(HEAD + code, "--run-to-end")
     assert run.code == 0, run.err
     facts = run.diagnosis["run"]
     assert (facts["steps"], facts["step_source"]) == (steps, source)
     assert facts["profiled_step_ns"] is not None
     seen = {time["observation"] for time in run.diagnosis["step_times"]}
     assert {"bare", "detail", "light"} <= seen
+    assert all(found - {"other"} == phases for found in run.phases()), run.phases()
+    # every profiled operator belongs to a step that counts as profiled, whatever the recorder took it for
+    labels = run.table("steps").set_index("step")["observation"]
+    ops = run.table("ops")
+    assert (ops["step"].map(labels) == ops["observation"]).all()
+
+
+def test_a_loop_in_a_thread_is_watched_without_a_word_on_the_scripts_streams(check: Callable[..., Checked]) -> None:
+    code = """import threading
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Linear(8, 1); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def work():
+    for (x,) in DataLoader(TensorDataset(torch.randn(160, 8)), batch_size=8):
+        opt.zero_grad(); net(x).square().mean().backward(); opt.step()
+thread = threading.Thread(target=work); thread.start(); thread.join()
+print("done")
+"""
+    run = check(HEAD + code, "--run-to-end")
+    assert (run.diagnosis["run"]["steps"], run.diagnosis["run"]["step_source"]) == (20, "optimizer")
+    assert all(found - {"other"} == TRAINING | {"input"} for found in run.phases())
+    said, report = run.err.splitlines()
+    assert said == "done"
+    assert report.endswith("report.html")
 
 
 def test_the_line_is_exact_for_operators_methods_and_conversions(check: Callable[..., Checked]) -> None:

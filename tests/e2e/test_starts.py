@@ -45,6 +45,13 @@ def test_torchrun_as_the_command_records_each_rank_and_changes_no_number(tmp_pat
     run = gpudoctor("check", "--output-format", "json", "--run-to-end", "--", launcher(), *words, cwd=tmp_path)
     assert run.code == 0, run.err
     assert {name: rank["steps"] for name, rank in ranks(run.recording).items()} == {"rank0": 30, "rank1": 30}
+    assert run.diagnosis["run"]["steps"] == 30
+    assert "2 ranks were recorded: rank0 was judged, the others were not" in run.diagnosis["run"]["integrity"]
+    assert all(phases - {"other"} == {"forward", "backward", "optimizer"} for phases in run.phases())
+    ops = run.table("ops")
+    reduced = ops[ops["name"].str.contains("all_?reduce", regex=True)]
+    assert set(reduced["phase"]) == {"backward"}
+    assert set(reduced["step"]) == set(ops["step"])
     elsewhere = [word.replace("29631", "29641") for word in words]  # the first port may still be closing
     bare = subprocess.run(
         [launcher(), *elsewhere], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
@@ -115,6 +122,33 @@ if __name__ == "__main__":
     assert run.code == 0, run.err
     assert "exit 0" in run.err
     assert {name: rank["steps"] for name, rank in ranks(run.recording).items()} == {"rank0": 20}
+
+
+def test_ranks_and_loader_workers_of_a_fork_server_work(tmp_path: Path) -> None:
+    code = """
+import multiprocessing as mp, sys, torch, torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+def work(rank):
+    torch.manual_seed(rank)
+    net = nn.Linear(16, 16); opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    loader = DataLoader(TensorDataset(torch.randn(160, 16)), batch_size=8, num_workers=1, multiprocessing_context="forkserver")
+    for (x,) in loader:
+        opt.zero_grad(); net(x).square().mean().backward(); opt.step()
+if __name__ == "__main__":
+    context = mp.get_context("forkserver")
+    if len(sys.argv) > 1: context.set_forkserver_preload(["torch"])
+    children = [context.Process(target=work, args=(rank,)) for rank in range(2)]
+    for child in children: child.start()
+    for child in children: child.join()
+    print("exits", [child.exitcode for child in children])
+"""
+    for name, words in (("plain", ()), ("preloaded", ("--", "preload"))):
+        folder = tmp_path / name
+        folder.mkdir()
+        run = gpudoctor("check", "--output-format", "json", "train.py", *words, cwd=script(folder, code))
+        assert run.code == 0, run.err
+        assert "exits [0, 0]" in run.err
+        assert {name: rank["steps"] for name, rank in ranks(run.recording).items()} == {"rank0": 20, "rank1": 20}
 
 
 def test_a_shell_script_may_start_helpers_before_the_training(tmp_path: Path) -> None:

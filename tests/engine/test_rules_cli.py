@@ -90,6 +90,12 @@ def test_new_writes_a_rule_that_passes_its_own_test(app: typer.Typer, tmp_path: 
     assert "1 of 1 rules passed" in run(app, "rules", "test", str(path))
 
 
+def test_new_says_how_its_preview_rule_is_run(app: typer.Typer) -> None:
+    said = run(app, "rules", "new", "XY007", "slow-thing")
+    assert "XY007 is a preview rule" in said
+    assert "--preview" in said
+
+
 @pytest.mark.parametrize("arguments", [("XY007", "Slow"), ("7", "slow"), ("../XY007", "slow")])
 def test_new_refuses_a_wrong_id_or_name_and_writes_nothing(
     app: typer.Typer, tmp_path: Path, arguments: tuple[str, str]

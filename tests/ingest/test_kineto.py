@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor import profile as schema
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import kineto, ops, trace
 from gpudoctor.ingest.callers import Names
+from tests.op_rows import op_rows
 
 MARK = "gpudoctor::line#"
 
@@ -26,9 +26,7 @@ def write(path: Path, events: list[dict[str, Any]]) -> Path:
 
 def table(path: Path, events: list[dict[str, Any]], lines: list[list[Any]], sources: list[str]) -> list[dict[str, Any]]:
     decoded = kineto.read(write(path, events))
-    made = ops.build(decoded, [ops.Window(0, 0, 10_000_000)], 0, "detail", Names(lines, dict.fromkeys(sources, "")))
-    frame = schema.from_columns("ops", made.columns).astype(object)
-    return frame.where(frame.notna(), None).to_dict("records")
+    return op_rows(decoded, [ops.Window(0, 0, 10_000_000)], Names(lines, dict.fromkeys(sources, "")))
 
 
 def test_an_operator_gets_the_last_line_mark_before_it_and_its_caller(tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.ingest import steps
-from gpudoctor.ingest.watch import Batch, Compilation, Mark, OptimizerStep, OwnWork, Span, WatchLog
+from gpudoctor.ingest.watch import Backward, Batch, Compilation, Mark, OptimizerStep, OwnWork, Span, WatchLog
 
 
 def loop(count: int, step_ns: int = 1000) -> WatchLog:
@@ -16,7 +13,7 @@ def loop(count: int, step_ns: int = 1000) -> WatchLog:
     for i in range(count):
         t = i * step_ns
         log.batches.append(Batch(t, t + 100, 0, 0, i, 8, None, None))
-        log.backwards.append(Span(t + 400, t + 700))
+        log.backwards.append(Backward(t + 400, t + 700))
         log.optimizer_steps.append(OptimizerStep(t + 800, t + step_ns, 7, False))
     return log
 
@@ -62,6 +59,44 @@ def test_an_abandoned_burst_leaves_a_disturbed_step() -> None:
     assert rows[3]["observation"] == "disturbed"
 
 
+def test_a_profiled_window_that_is_not_exactly_one_step_times_nothing() -> None:
+    log = loop(8)
+    for step in log.backwards[2:5]:  # the recorder took backward calls for the ends of steps, 300 ns early
+        log.own_work.append(OwnWork(step.end_ns, step.end_ns + 10, 0, "start"))
+        log.marks.append(Mark(step.end_ns + 10, len(log.marks), 0))
+    rows, _ = steps.tables(log, [{"label": "light", "taken": [0, 1, 2]}])
+    assert [row["observation"] for row in rows[2:6]] == ["disturbed", "disturbed", "disturbed", "bare"]
+    assert steps.profiled(rows, log) == {}
+
+
+def test_profiled_steps_are_found_by_their_time_not_by_the_recorders_number() -> None:
+    log = loop(8)
+    log.own_work = [OwnWork(3000, 3050, 0, "start"), OwnWork(5000, 5500, 0, "stop")]
+    log.marks = [Mark(3050, 13, 0), Mark(4000, 14, 0)]
+    rows, _ = steps.tables(log, [{"label": "detail", "taken": [13, 14]}])
+    assert {key: row["step"] for key, row in steps.profiled(rows, log).items()} == {(0, 13): 3, (0, 14): 4}
+
+
+def test_a_closures_forward_and_backward_are_no_optimizer_time() -> None:
+    log = WatchLog()
+    for i in range(3):
+        t = i * 1000
+        log.backwards.append(Backward(t + 400, t + 700))
+        log.optimizer_steps.append(OptimizerStep(t + 100, t + 1000, 7, False))
+    rows, _ = steps.tables(log, [])
+    assert (rows[1]["backward_ns"], rows[1]["optimizer_ns"]) == (300, 300)
+
+
+def test_optimizers_stepped_in_backward_are_counted_once() -> None:
+    log = WatchLog()
+    for i in range(3):
+        t = i * 1000
+        log.backwards.append(Backward(t, t + 900))
+        log.optimizer_steps += [OptimizerStep(t + 100 * k, t + 100 * k + 50, k, True) for k in range(1, 5)]
+    rows, _ = steps.tables(log, [])
+    assert (rows[1]["backward_ns"], rows[1]["optimizer_ns"]) == (700, 200)
+
+
 def test_stated_steps_win_over_optimizers() -> None:
     log = loop(4)
     log.stated = [Span(0, 2000), Span(2000, 4000)]
@@ -82,23 +117,31 @@ def test_optimizer_in_backward_counts_once_a_backward_call() -> None:
     log = WatchLog()
     for i in range(3):
         t = i * 1000
-        log.backwards.append(Span(t, t + 900))
+        log.backwards.append(Backward(t, t + 900))
         log.optimizer_steps += [OptimizerStep(t + 100 * k, t + 100 * k + 50, k, True) for k in range(1, 5)]
     ends, source = steps.cut(log)
     assert ends == [900, 1900, 2900]
     assert source == "optimizer"
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [([1] * 5, 1), ([1, 2] * 4, 2), ([1, 1, 2] * 5, 3), ([1, 2], 1), ([1, 1, 2] * 6 + [1, 2], 3)],
-)
-def test_period_of_optimizers(order: Sequence[int], expected: int) -> None:
-    assert steps.period(order) == expected
-
-
 def test_nothing_seen_gives_no_steps() -> None:
     assert steps.tables(WatchLog(), []) == ([], [])
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)), max_size=12)
+
+
+@given(SPANS, SPANS)
+def test_cutting_holes_out_equals_a_count_by_nanosecond(raw: list[tuple[int, int]], cut: list[tuple[int, int]]) -> None:
+    spans, holes = ([Span(a, a + d) for a, d in pairs] for pairs in (raw, cut))
+
+    def inside(of: list[Span], t: int) -> bool:
+        return any(span.start_ns <= t < span.end_ns for span in of)
+
+    left = steps.without(steps.merge(spans), steps.merge(holes))
+    assert [t for t in range(400) if inside(left, t)] == [
+        t for t in range(400) if inside(spans, t) and not inside(holes, t)
+    ]
 
 
 @given(

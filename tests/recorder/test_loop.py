@@ -55,11 +55,11 @@ def test_inference_ends_steps_at_batches_until_a_backward_comes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "known", "expected"),
-    [([0, 0], 1, 1), ([0, 1, 0, 1], 2, 2), ([0, 0, 1, 0, 0, 1], 2, 3), ([0, 1], 2, None), ([], 0, None)],
+    ("order", "expected"),
+    [([0, 0], 1), ([0, 1, 0, 1], 2), ([0, 0, 1, 0, 0, 1], 3), ([0, 1], None), ([], None)],
 )
-def test_period(order: list[int], known: int, expected: int | None) -> None:
-    assert period(order, known) == expected
+def test_period(order: list[int], expected: int | None) -> None:
+    assert period(order) == expected
 
 
 @given(st.lists(st.sampled_from("abBD"), max_size=60))
