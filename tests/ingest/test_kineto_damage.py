@@ -717,7 +717,8 @@ def test_one_edit_costs_only_the_events_it_touches(which: str, change: Edit, blo
     assert kept[:first] == whole[:first]
     after = whole[last + 1 :]
     assert kept[len(kept) - len(after) :] == after
-    assert kept == whole or said(damage) or len(kept) >= len(whole)
+    # cut out exactly between two events, one is gone without a trace but the comma, which may be missing
+    assert kept == whole or said(damage) or len(kept) >= len(whole) or re.search(rb"\}\s*\{", data)
 
 
 def trace_of(data: bytes, block_bytes: int) -> kineto.Trace:
