@@ -182,15 +182,19 @@ def _step_times(profile: Profile) -> tuple[StepTime, ...]:
     )
 
 
+def _time(run: Run) -> str:
+    if run.step_ns is not None:
+        return f"A step takes {format_ns(run.step_ns)}."
+    if run.profiled_step_ns is not None:
+        return f"A profiled step takes {format_ns(run.profiled_step_ns)}."
+    return f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
+
+
 def _verdict(run: Run, findings: Sequence[Finding], judged: int) -> str:
     """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
     if not run.steps:
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
-    time = (
-        f"A step takes {format_ns(run.step_ns)}."
-        if run.step_ns is not None
-        else (f"{plural(run.steps, 'step')} seen, too few without the profiler to time one.")
-    )
+    time = _time(run)
     live = [finding for finding in findings if finding.accepted is None]
     if not live:
         if not judged:

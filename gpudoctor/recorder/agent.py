@@ -277,6 +277,8 @@ class Agent:
             self.status.step(step_ns)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
+            if self._at_limit() and self._time_to_stop(now):
+                self._stop()
         elif self._time_to_stop(now):
             self._stop()
         elif not self.bursts.done and self._settled() and threading.get_ident() == self._thread:
@@ -324,11 +326,15 @@ class Agent:
             self._rendezvous = Rendezvous(self.recording, rank(), world_size())
         return self._rendezvous.stop_now(self.steps, self._enough(now))
 
+    def _at_limit(self) -> bool:
+        limit = self.options.max_steps
+        return limit is not None and self.steps - self._guessed >= limit
+
     def _enough(self, now: int) -> bool:
         options, elapsed_s = self.options, self._watched_ns(now) / 1e9
         if self._training_follows() and elapsed_s <= options.budget_s * HARD_BUDGET:
             return False
-        if options.max_steps is not None and self.steps - self._guessed >= options.max_steps:
+        if self._at_limit():
             self._stopped = f"{options.max_steps} steps were seen (--steps)"
         elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
             self._stopped = "an epoch ended"

@@ -183,6 +183,9 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
 
 
 def _step_time(run: Run) -> Fact:
+    if run.step_ns is None and run.profiled_step_ns is not None:
+        note = f"median of {plural(run.steps, 'profiled step')}; none was seen without the profiler"
+        return Fact("Profiled step", format_ns(run.profiled_step_ns), note)
     if run.step_ns is None:
         return Fact("Step time", NOT_MEASURED, "no steady step without the profiler", known=False)
     steps = plural(run.step_count, "unprofiled step")
