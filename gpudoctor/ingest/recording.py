@@ -15,7 +15,7 @@ import pandas as pd
 import gpudoctor
 from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import dtype_sites, peaks
+from gpudoctor.analysis import dtype_sites, peaks, profiler_cost
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
@@ -285,6 +285,7 @@ def _facts(
     bare = [row["dur_ns"] for row in step_rows if row["observation"] == "bare" and not row["warmup"]]
     light = [row["dur_ns"] for row in step_rows if row["observation"] == "light" and not row["compile_ns"]]
     middle = int(median(bare)) if bare else None
+    cost = profiler_cost.event_cost_ns(step_rows, ops_per_step, run.get("event_cost_ns"))
     manifest = recording.manifest
     return {
         "script": manifest.get("script", "?"),
@@ -301,25 +302,12 @@ def _facts(
         "step_spread_ns": int(median(abs(ns - (middle or 0)) for ns in bare)) if len(bare) >= 3 else None,
         "step_count": len(bare),
         "profiled_step_ns": int(median(light)) if light else None,
-        "predicted_step_ns": _without_profiler(step_rows, ops_per_step, run.get("event_cost_ns")),
+        "event_cost_ns": cost,
+        "predicted_step_ns": profiler_cost.predicted_step_ns(step_rows, ops_per_step, cost),
         "epoch_seen": _epoch_seen(run, log),
         "stopped": run.get("stopped", "the process was killed"),
         "notes": notes,
     }
-
-
-def _without_profiler(
-    step_rows: list[dict[str, Any]], ops_per_step: dict[int, int], event_cost_ns: int | None
-) -> int | None:
-    """Step time that the light steps predict for a run without profiler: their time less the cost of their events."""
-    if event_cost_ns is None:
-        return None
-    bare = [
-        row["dur_ns"] - ops_per_step[row["step"]] * event_cost_ns
-        for row in step_rows
-        if row["observation"] == "light" and not row["compile_ns"] and row["step"] in ops_per_step
-    ]
-    return max(0, int(median(bare))) if bare else None
 
 
 def _epoch_seen(run: dict[str, Any], log: watch.WatchLog) -> bool | None:
