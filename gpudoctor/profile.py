@@ -290,7 +290,7 @@ TABLES: dict[str, Table] = {
             ("self_ns", "int", "host time without callees"),
             ("device_ns", "int", "time of the kernels it launched itself"),
             ("kernels", "int", "kernels it launched itself"),
-            ("flops", "float", "floating point operations; null when not known"),
+            ("flops", "float", "floating point operations of matrix work; null for other work and when not known"),
             ("bytes", "float", "least bytes to move; null when not known"),
         ),
         _table(
@@ -300,6 +300,7 @@ TABLES: dict[str, Table] = {
             ("name", "str", "operator"),
             ("shapes", "str", "input shapes"),
             ("dtypes", "str", "input dtypes"),
+            ("matrix_dtype", "str", "dtype whose peak applies; tf32 where its kernels say so, null where none does"),
             ("calls", "int", "calls"),
             ("device_ns", "int", "time of its kernels"),
             ("flops_per_s", "float", "floating point operations a second"),

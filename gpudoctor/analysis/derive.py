@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor import hardware
 from gpudoctor import profile as schema
 from gpudoctor.analysis import budget
 from gpudoctor.profile import Profile
@@ -23,10 +24,15 @@ def derived(profile: Profile) -> Profile:
     return replace(profile, tables={**profile.tables, **made}, why_missing=missing)
 
 
+def _gpu(profile: Profile) -> hardware.Gpu | None:
+    name = profile.facts.get("gpu_specification")
+    return next((gpu for gpu in hardware.known() if gpu.name == name), None)
+
+
 def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     from gpudoctor.analysis import device
 
-    made = device.derive(profile.tables)
+    made = device.derive(profile.tables, _gpu(profile))
     on_cpu = profile.measured("ops") and not profile.measured("kernels") and not profile.measured("runtime_calls")
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]

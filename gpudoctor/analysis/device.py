@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from gpudoctor.analysis import device_budget, exposed, frames, host, kernel_runs, launch_queue, op_costs
+from gpudoctor.analysis import device_budget, exposed, frames, host, kernel_runs, launch_queue, op_costs, roofline
 from gpudoctor.analysis.device_budget import OWNERS, Activities, Pieces
 from gpudoctor.analysis.frames import Rows, pick, pick_texts
 from gpudoctor.analysis.host import Events
 from gpudoctor.analysis.intervals import Ints, Spans, merge
+from gpudoctor.analysis.work import of_calls
 from gpudoctor.columns import MISSING, Coded
+from gpudoctor.hardware import Gpu
 from gpudoctor.profile import empty, from_columns
 
 PROFILED = ("light", "detail")
@@ -21,11 +23,12 @@ PROFILED = ("light", "detail")
 BUSY_OWNERS = ("compute", "communication", "copies")
 
 
-def derive(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def derive(tables: Mapping[str, pd.DataFrame], gpu: Gpu | None = None) -> dict[str, pd.DataFrame]:
     """Tables that follow from the device's timeline.
 
     Args:
         tables: `steps`, `ops`, `kernels`, `runtime_calls` and `collectives`, those that were measured.
+        gpu: the device's specification, None when it is not known: then there is no roofline.
 
     Returns:
         `kernels` and `collectives` with `exposed_ns`, `gaps`, `step_budget`, `kernel_runs`, `launch_queue` and
@@ -33,7 +36,12 @@ def derive(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """
     ops = tables.get("ops", empty("ops"))
     kernels = tables.get("kernels", empty("kernels"))
-    made = {"op_costs": op_costs.rows(ops, kernels if len(kernels) else None)} if len(ops) else {}
+    made: dict[str, pd.DataFrame] = {}
+    if len(ops):
+        work = of_calls(ops)
+        made["op_costs"] = op_costs.rows(ops, kernels if len(kernels) else None, work)
+        if gpu is not None and len(kernels):
+            made["roofline"] = roofline.table(ops, kernels, work, gpu)
     if not len(kernels):
         return made
     role = _roles(kernels)

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from gpudoctor.analysis import frames
 from gpudoctor.analysis.costs import attention, gathers, lists, matrix, pointwise, reductions
 from gpudoctor.analysis.costs.cost import NOT_RECORDED, Cost, Formula
 from gpudoctor.analysis.costs.lists import list_dtype_of_kernel
@@ -84,22 +86,22 @@ def owners(ops: pd.DataFrame) -> pd.Series[bool]:
     Returns:
         True for owners, by the index of `ops`.
     """
-    kinds = {known: kind(known) for known in ops["name"].dropna().unique()}
-    rows = list(zip(ops["op"].tolist(), ops["parent"].tolist(), ops["name"].tolist(), strict=True))
-    above = {op: None if pd.isna(parent) else parent for op, parent, _ in rows}
-    kind_of = {op: kinds.get(name) for op, _, name in rows if not pd.isna(name)}
-    calls_its_kind: set[int] = set()
-    for op, own in kind_of.items():
-        if own is None:
-            continue
-        caller = above[op]
-        while caller is not None and caller != op:
-            if kind_of.get(caller) == own:
-                calls_its_kind.add(caller)  # what is above this caller, it marks itself
-                break
-            caller = above.get(caller)
-    owned = [kind_of.get(op) is not None and op not in calls_its_kind for op, _, _ in rows]
-    return pd.Series(owned, index=ops.index, dtype=bool)
+    names = frames.texts(ops, "name")
+    kinds = [kind(text) for text in names.values]
+    numbers = {known: number for number, known in enumerate(dict.fromkeys(k for k in kinds if k is not None))}
+    by_name = np.array([-1 if known is None else numbers[known] for known in kinds] or [-1], np.int16)
+    own = np.where(names.codes >= 0, by_name[names.codes], -1)
+    parent = frames.rows_of(frames.integers(ops, "op"), frames.integers(ops, "parent"))
+    calls_its_kind = np.zeros(len(ops), bool)
+    asking = np.flatnonzero(own >= 0)
+    caller = parent[asking]
+    while len(asking):
+        inside = caller >= 0
+        asking, caller = asking[inside], caller[inside]
+        same = own[caller] == own[asking]
+        calls_its_kind[caller[same]] = True  # what is above this caller, it marks itself
+        asking, caller = asking[~same], parent[caller[~same]]
+    return pd.Series((own >= 0) & ~calls_its_kind, index=ops.index, dtype=bool)
 
 
 def matrix_dtype_used(matrix_dtype: str | None, kernels: Iterable[str]) -> str | None:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from gpudoctor.analysis import frames, op_costs
+from gpudoctor.analysis.work import Work
 from gpudoctor.hardware import Gpu
+from gpudoctor.profile import TABLES, frame
 
 BOUND_SHARE = 0.3
 """From this share of a peak on, the peak is what bounds the operator. Nsight Compute takes a kernel to be bound by
@@ -72,6 +76,45 @@ def rows(op_costs: pd.DataFrame, gpu: Gpu) -> pd.DataFrame:
     ]
     ordered = made.sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)
     return ordered[list(COLUMNS)].astype(COLUMNS)
+
+
+def table(ops: pd.DataFrame, kernels: pd.DataFrame, work: Work, gpu: Gpu) -> pd.DataFrame:
+    """The table `roofline`: matrix work that launched kernels of its own.
+
+    Args:
+        ops, kernels: the tables.
+        work: what each call had to do.
+        gpu: the device they ran on.
+    """
+    device_ns, _ = op_costs.launched(ops, kernels)
+    rows_ = np.flatnonzero(work.owns & (work.dtype.codes >= 0) & (device_ns > 0))
+    calls = pd.DataFrame(
+        {
+            **{key: ops[key].astype("string").to_numpy()[rows_] for key in ("name", "shapes", "dtypes")},
+            "matrix_dtype": _ran_in(ops, kernels, work)[rows_],
+            "device_ns": device_ns[rows_],
+            "flops": pd.array(work.flops[rows_], "Float64").astype("Int64"),
+            "bytes": pd.array(work.bytes[rows_], "Float64").astype("Int64"),
+        }
+    )
+    found = rows(calls, gpu)
+    columns = found.rename(columns={"count": "calls"})
+    columns["flops_per_s"] = found["tflops"] * 1e12
+    columns["bytes_per_s"] = found["gbps"] * 1e9
+    made: list[dict[str, Any]] = columns[TABLES["roofline"].names].to_dict("records")  # type: ignore[assignment]
+    return frame("roofline", made)
+
+
+def _ran_in(ops: pd.DataFrame, kernels: pd.DataFrame, work: Work) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """The dtype whose peak applies to each call; FP32 products as their kernels' names say, None if they do not."""
+    names = np.array([*work.dtype.values, None], object)[work.dtype.codes]
+    precision = frames.texts(kernels, "precision")
+    at = frames.rows_of(frames.integers(ops, "op"), frames.integers(kernels, "op"))
+    said = np.full(len(ops), None, object)
+    for dtype in ("fp32", "tf32"):  # one kernel on tf32 among others does the products
+        codes = [code for code, text in enumerate(precision.values) if text == dtype]
+        said[at[(at >= 0) & np.isin(precision.codes, codes)]] = dtype
+    return np.where(names == "fp32", said, names)
 
 
 def bound(compute_share: Any, bandwidth_share: Any) -> str | None:
