@@ -111,6 +111,7 @@ def _environment(folder: Path) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": boot + (os.pathsep + path if path else ""),
         "GPUDOCTOR_RECORDING": str(folder),
+        "GPUDOCTOR_PARENT": str(os.getpid()),
         "GPUDOCTOR_HOME": str(Path(gpudoctor.__file__).resolve().parent.parent),
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),  # Kineto prints its own progress otherwise
     }

@@ -177,6 +177,17 @@ def test_a_hard_end_leaves_a_recording_and_no_process(end: str, status: int, che
     assert left_in(run.folder) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_killed_gpudoctor_takes_the_script_with_it(tmp_path: Path) -> None:
+    kill = "step == 30 and epoch == 0 and os.kill(os.getppid(), signal.SIGKILL)"
+    (tmp_path / "train.py").write_text(train("import os, signal", kill, loader=WITH_WORKER))
+    command = [sys.executable, "-m", "gpudoctor", "check", "train.py"]
+    # it returns when the last process that holds its pipes has ended
+    ended = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert left_in(tmp_path) == []
+
+
 def test_errors_that_python_itself_ignores_do_not_fail_the_script(check: Callable[..., Checked]) -> None:
     code = train(
         "import atexit, threading; atexit.register(lambda: [][1])",

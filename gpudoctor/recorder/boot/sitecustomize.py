@@ -4,12 +4,14 @@ Kept free of gpudoctor imports until torch is there, so that a python that never
 helper, say) pays a few microseconds and nothing else.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import types
 
+_PR_SET_PDEATHSIG = 1
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -65,6 +67,22 @@ def _arm() -> None:
             sys.path.remove(home)
 
 
+def _end_with_parent() -> None:
+    """Has the kernel end this process when gpudoctor, which started it, is killed: nothing is left running.
+
+    Linux only: PR_SET_PDEATHSIG of prctl(2).
+    """
+    parent = int(os.environ["GPUDOCTOR_PARENT"])
+    if sys.platform != "linux" or os.getppid() != parent:
+        return
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it died in between
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _is_worker() -> bool:
     """A child that never trains. Spawned children may (ranks) or may not (loader workers): those are armed."""
     words = " ".join(getattr(sys, "orig_argv", []))
@@ -75,6 +93,9 @@ try:
     _run_shadowed()
 except Exception as error:  # what the shadowed file does is the user's; say so and go on, as python itself does
     sys.stderr.write(f"gpudoctor: the environment's own sitecustomize failed: {error!r}\n")
+
+with contextlib.suppress(Exception):  # a system without prctl: then a killed gpudoctor leaves the script running
+    _end_with_parent()
 
 if os.environ.get("GPUDOCTOR_RECORDING") and not _is_worker():
     sys.meta_path.insert(0, _AfterTorch())
