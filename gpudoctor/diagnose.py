@@ -110,6 +110,7 @@ def _run(profile: Profile) -> Run:
         step_count=int(facts.get("step_count", 0)),
         profiled_step_ns=facts.get("profiled_step_ns"),
         predicted_step_ns=facts.get("predicted_step_ns"),
+        source="trace" if "trace" in facts else "run",
         stopped=facts.get("stopped"),
         script_exit=facts.get("script_exit"),
         integrity=tuple(facts.get("notes", ())),

@@ -23,6 +23,10 @@ Without SQL it lists the tables; --schema TABLE lists a table's columns.  gpudoc
 "select file, line, sum(self_ns) from ops group by all order by 3 desc limit 10" """
 
 
+MAX_CELL = 80
+"""Characters of a cell in a plain table."""
+
+
 class Format(StrEnum):
     """How the answer is printed."""
 
@@ -112,7 +116,7 @@ def _plain_table(answer: Answer, stream: TextIO) -> None:
 
     from gpudoctor.reporters.terminal import encodable
 
-    lines = [list(map(_cell, answer.columns)), *([_cell(value) for value in row] for row in answer.rows)]
+    lines = [list(map(_cell, answer.columns)), *([_short(_cell(value)) for value in row] for row in answer.rows)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     right = [_numeric(answer.rows, number) for number in range(len(answer.columns))]
     for line in lines:
@@ -121,6 +125,11 @@ def _plain_table(answer: Answer, stream: TextIO) -> None:
             for cell, width, numeric in zip(line, widths, right, strict=True)
         ]
         stream.write(encodable("  ".join(padded).rstrip() + "\n", stream.encoding or sys.getdefaultencoding()))
+
+
+def _short(cell: str) -> str:
+    """Names of kernels run to a thousand characters; JSON and CSV have them whole."""
+    return cell if len(cell) <= MAX_CELL else cell[: MAX_CELL - 1] + "…"
 
 
 def _numeric(rows: Sequence[Sequence[Any]], column: int) -> bool:

@@ -83,6 +83,8 @@ def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving |
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         raise RuleError(f"{_at(rule)}: column cost_ns is {cost!r}; it must be nanoseconds a step or null")
     ns = max(0, round(cost))
+    if rule.horizon != "run":
+        ns = min(ns, step_ns)  # a mean over steps can exceed the median step; nothing saves more than the step
     whole = step_ns + ns if rule.horizon == "run" else step_ns
     basis = _optional_text(rule, row, "saving_basis")
     saving = Saving(ns_per_step=ns, share=min(1.0, ns / whole))

@@ -170,7 +170,7 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
             reason, how = profile.why_not(name)
             if profile.measured(name):
                 reason = f"no {'step' if name == 'steps' else 'profiled step' if name == 'ops' else 'kernel'} was seen"
-            return NotMeasured(rule.id, rule.name, reason, how)
+            return NotMeasured(rule.id, rule.name, reason, _how(profile, how))
     if rule.observation is not None:
         table = next((name for name in _OBSERVED if name in rule.requires), None)
         any_mode = any(profile.measured(name) for name in rule.instead)
@@ -180,8 +180,16 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
             how = (
                 profile.why_not(table)[1] if table == "ops" else "let the run go on: more steps, or a larger `--budget`"
             )
-            return NotMeasured(rule.id, rule.name, f"it takes {wanted}, this run has {seen}", how)
+            what = "trace" if "trace" in profile.facts else "run"
+            return NotMeasured(rule.id, rule.name, f"it takes {wanted}, this {what} has {seen}", _how(profile, how))
     return None
+
+
+def _how(profile: Profile, how: str) -> str:
+    """What to do about it; a trace cannot be run on."""
+    if "trace" not in profile.facts:
+        return how
+    return "record the run with `gpudoctor check train.py`, or a trace of more steps with shapes and stacks"
 
 
 def _watched(profile: Profile, table: str, observation: str | None) -> int:

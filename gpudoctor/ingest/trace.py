@@ -127,7 +127,7 @@ def _facts(
 ) -> dict[str, Any]:
     return {
         "script": path.name,
-        "device": _device_name(trace) or "GPU" if gpu else "CPU",
+        "device": _device_name(trace) or "GPU" if gpu or len(trace.table("runtime")) else "CPU",
         "gpu": gpu,
         "steps": len(step_rows),
         "step_source": step_rows[0]["source"],
@@ -156,7 +156,7 @@ def _device_name(trace: kineto.Trace) -> str | None:
     """Name of the GPU that ran most activities."""
     properties, busiest = trace.metadata.get("deviceProperties"), _busiest(trace)
     for item in properties if isinstance(properties, list) else ():
-        if isinstance(item, dict) and item.get("id") == busiest and item.get("name"):
+        if isinstance(item, dict) and busiest in (item.get("id"), None) and item.get("name"):
             return str(item["name"])
     return None
 

@@ -81,7 +81,7 @@ def _headline(paper: Paper, diagnosis: Diagnosis) -> None:
 def _budget(paper: Paper, budget: Budget | None) -> None:
     paper.gap()
     if budget is None or not budget.shares:
-        paper.line(Text(f"Where the time goes: {wording.NOT_MEASURED}, no step was profiled"))
+        paper.line(Text(f"Where the time goes: {wording.NOT_MEASURED}, no profiled step shows it"))
         return
     paper.line(Text.assemble(("Where the time goes", "bold"), (f"  {wording.budget_source(budget)}", "dim")), hang=2)
     names = [one_line(share.owner) for share in budget.shares]

@@ -80,7 +80,7 @@ def saving_grade(saving: Saving) -> str:
 def command(run: Run, *options: str) -> str:
     """A command line that checks the same run again, quoted for a shell."""
     target = "-m " + shlex.quote(run.script[3:]) if run.script.startswith("-m ") else shlex.quote(run.script)
-    words = ["gpudoctor check", target, *options]
+    words = ["gpudoctor analyze" if run.source == "trace" else "gpudoctor check", target, *options]
     if run.argv:
         words += ["--", *map(shlex.quote, run.argv)]
     return visible(" ".join(words))

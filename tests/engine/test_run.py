@@ -117,7 +117,7 @@ def test_severity_follows_the_share_of_the_step(cost: int, severity: str) -> Non
     finding = only(select(f"'train.py' AS file, 3 AS line, {cost} AS cost_ns"))
     assert finding.severity == severity
     assert finding.saving is not None
-    assert (finding.saving.ns_per_step, finding.saving.share) == (cost, min(1.0, cost / 1000))
+    assert (finding.saving.ns_per_step, finding.saving.share) == (min(cost, 1000), min(1.0, cost / 1000))
     assert finding.saving.grade == "estimated"
 
 
