@@ -28,8 +28,8 @@ def derive(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         tables: `steps`, `ops`, `kernels`, `runtime_calls` and `collectives`, those that were measured.
 
     Returns:
-        `kernels` and `collectives` with `exposed_ns` and `held_ns`, `gaps`, `step_budget`, `kernel_runs`, `launch_queue` and
-        `op_costs`; without device activities only `op_costs`.
+        `kernels` and `collectives` with `exposed_ns` and `held_ns`, `gaps`, `step_budget`, `kernel_runs`,
+        `launch_queue` and `op_costs`; without device activities only `op_costs`.
     """
     ops = tables.get("ops", empty("ops"))
     kernels = tables.get("kernels", empty("kernels"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudoctor.analysis.intervals import Ints, Mask, Spans, covered, first_come, ints, intersect, merge, subtract, union
+from gpudoctor.analysis.intervals import Ints, Mask, Spans, covered, first_come, intersect, ints, merge, subtract, union
 from gpudoctor.columns import MISSING
 
 COMPUTE, COMMUNICATION, COPY = 0, 1, 2
