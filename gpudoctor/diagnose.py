@@ -204,7 +204,7 @@ def _verdict(run: Run, findings: Sequence[Finding], judged: int) -> str:
         return f"{time} {found} found by the {plural(judged, 'rule')} that could be judged."
     priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
     if not priced:
-        return f"{time} {plural(len(live), 'finding')}, none with a price in time on this machine."
+        return f"{time} {plural(len(live), 'finding')}, none with a price in time."
     saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
     where = f"at {best.where}, " if best.where else ""
     title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"

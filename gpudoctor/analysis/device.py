@@ -31,8 +31,8 @@ def derive(tables: Mapping[str, pd.DataFrame], gpu: Gpu | None = None) -> dict[s
         gpu: the device's specification, None when it is not known: then there is no roofline.
 
     Returns:
-        `kernels` and `collectives` with `exposed_ns`, `gaps`, `step_budget`, `kernel_runs`, `launch_queue` and
-        `op_costs`; without device activities only `op_costs`.
+        `kernels` and `collectives` with `exposed_ns` and `held_ns`, `gaps`, `step_budget`, `kernel_runs`,
+        `launch_queue` and `op_costs`; without device activities only `op_costs`.
     """
     ops = tables.get("ops", empty("ops"))
     kernels = tables.get("kernels", empty("kernels"))
@@ -45,7 +45,7 @@ def derive(tables: Mapping[str, pd.DataFrame], gpu: Gpu | None = None) -> dict[s
     if not len(kernels):
         return made
     role = _roles(kernels)
-    made |= _exposed(kernels, role, tables.get("collectives"))
+    made |= _exposed(kernels, role, tables.get("collectives"), tables.get("runtime_calls", empty("runtime_calls")))
     steps = tables.get("steps", empty("steps"))
     steps = steps[frames.is_one_of(steps, "observation", *PROFILED)].sort_values("start_ns")
     all_ = host.events(ops, tables.get("runtime_calls", empty("runtime_calls")))
@@ -67,14 +67,24 @@ def _roles(kernels: pd.DataFrame) -> exposed.Roles:
     return exposed.roles(copies, ~copies & frames.is_one_of(kernels, "kernel_class", "communication"))
 
 
-def _exposed(kernels: pd.DataFrame, role: exposed.Roles, collectives: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+def _exposed(
+    kernels: pd.DataFrame, role: exposed.Roles, collectives: pd.DataFrame | None, calls: pd.DataFrame
+) -> dict[str, pd.DataFrame]:
     start, dur = frames.integers(kernels, "start_ns"), frames.integers(kernels, "dur_ns")
-    own, means = exposed.exposed_ns(start, dur, frames.integers(kernels, "device"), role)
-    own = np.where(means, own, MISSING)
-    made = {"kernels": frames.with_integers(kernels, "exposed_ns", own)}
+    device = frames.integers(kernels, "device")
+    own, means = exposed.exposed_ns(start, dur, device, role)
+    called, took = frames.integers(calls, "start_ns"), frames.integers(calls, "dur_ns")
+    at = frames.rows_of(frames.integers(calls, "call"), frames.integers(kernels, "call"))
+    blocks = frames.flags(calls, "blocks")
+    blocked = merge(called[blocks], called[blocks] + took[blocks])
+    held = exposed.held_ns(start, dur, device, role, pick(called + took, at, MISSING), blocked)
+    own, held = np.where(means, own, MISSING), np.where(means, held, MISSING)
+    made = {"kernels": frames.with_integers(frames.with_integers(kernels, "exposed_ns", own), "held_ns", held)}
     if collectives is not None:
         at = frames.rows_of(frames.integers(kernels, "kernel"), frames.integers(collectives, "kernel"))
-        made["collectives"] = frames.with_integers(collectives, "exposed_ns", pick(own, at, MISSING))
+        for name, values in (("exposed_ns", own), ("held_ns", held)):
+            collectives = frames.with_integers(collectives, name, pick(values, at, MISSING))
+        made["collectives"] = collectives
     return made
 
 

@@ -54,6 +54,45 @@ def test_nothing_gives_nothing() -> None:
     assert not len(made) and not len(means)
 
 
+def held(
+    rows: list[tuple[int, int, int]], launched: list[int], blocked: list[tuple[int, int]] | None = None
+) -> list[int]:
+    start, dur = ends([(a, b) for a, b, _ in rows])
+    role = np.array([role for _, _, role in rows], np.int8)
+    waits = intervals.merge(ints([a for a, _ in blocked or []]), ints([b for _, b in blocked or []]))
+    return exposed.held_ns(start, dur, ints([0] * len(rows)), role, ints(launched), waits).tolist()
+
+
+def test_a_copy_holds_the_step_from_the_launch_of_the_kernel_behind_it() -> None:
+    assert held([(10, 30, COPY), (30, 40, COMPUTE)], [5, 8]) == [20, 0]
+    assert held([(10, 30, COPY), (30, 40, COMPUTE)], [5, 25]) == [5, 0]
+
+
+def test_a_copy_that_runs_alone_because_nothing_else_is_launched_holds_nothing() -> None:
+    assert held([(10, 30, COPY), (50, 60, COMPUTE)], [5, 48]) == [0, 0]
+
+
+def test_a_copy_that_the_host_waits_for_holds_the_step() -> None:
+    assert held([(10, 30, COPY), (50, 60, COMPUTE)], [5, 48], [(6, 28)]) == [18, 0]
+
+
+def test_each_stretch_of_a_copy_is_judged_by_the_kernel_that_ends_it() -> None:
+    rows = [(0, 40, COPY), (10, 20, COMPUTE), (30, 50, COMPUTE)]
+    assert held(rows, [-5, 9, 21]) == [1 + 9, 0, 0]
+
+
+def test_a_collective_is_held_by_computing_only() -> None:
+    assert held([(0, 20, COMMUNICATION), (20, 25, COPY), (60, 70, COMPUTE)], [-5, -4, 55]) == [0, 0, 0]
+
+
+def test_what_ran_before_the_first_recorded_launch_was_launched_before_the_recording() -> None:
+    assert held([(0, 20, COMMUNICATION), (20, 30, COMPUTE), (40, 50, COMPUTE)], [MISSING, MISSING, 35]) == [20, 0, 0]
+
+
+def test_what_has_no_launch_later_is_not_taken_for_launched() -> None:
+    assert held([(0, 5, COMPUTE), (10, 20, COPY), (20, 30, COMPUTE)], [-3, -2, MISSING]) == [0, 0, 0]
+
+
 def figures(path: Path) -> dict[str, dict[str, int]]:
     """What the reference has, computed from the reader's columns."""
     trace = kineto.read(path)
