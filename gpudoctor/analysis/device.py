@@ -114,10 +114,10 @@ def _of_device(
     begin = frames.integers(steps, "start_ns")
     end = begin + np.maximum(frames.integers(steps, "dur_ns"), 0)
     shares = device_budget.busy_shares(activities, begin, end)
-    active = sum(shares.values()) > 0 if len(begin) else np.zeros(0, np.bool_)
-    begin, end = begin[active], end[active]
-    shares = {name: share[active] for name, share in shares.items()}
-    number = frames.integers(steps, "step")[active]
+    if not len(begin) or not sum(shares.values()).any():  # the device ran outside the steps only
+        begin, end = begin[:0], end[:0]
+        shares = {name: share[:0] for name, share in shares.items()}
+    number = frames.integers(steps, "step")[: len(begin)]
     pieces = device_budget.idle(activities, device_budget.windows(begin, end), all_, threads)
     pieces, at = device_budget.cut_by_step(pieces, begin, end)
     waited = _waited(pieces)
