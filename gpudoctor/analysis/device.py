@@ -114,7 +114,7 @@ def _of_device(
     begin = frames.integers(steps, "start_ns")
     end = begin + np.maximum(frames.integers(steps, "dur_ns"), 0)
     shares = device_budget.busy_shares(activities, begin, end)
-    if not len(begin) or not sum(shares.values()).any():  # the device ran outside the steps only
+    if not any(share.any() for share in shares.values()):  # the device ran outside the steps only
         begin, end = begin[:0], end[:0]
         shares = {name: share[:0] for name, share in shares.items()}
     number = frames.integers(steps, "step")[: len(begin)]
