@@ -82,6 +82,7 @@ def notes(trace: Trace) -> list[str]:
     if columns.no_duration:
         said.append(f"{plural(columns.no_duration, 'event')} without an end left out")
     said += drop_impossible(trace)
+    said += keep_one_process(trace)
     said += _device(trace)
     return said
 
@@ -108,3 +109,21 @@ def _launches(trace: Trace, runtime: Table) -> int:
     texts = trace.texts("name")
     codes = [code for code in np.unique(runtime["name"]).tolist() if "Launch" in texts[code]]
     return int(np.isin(runtime["name"], codes).sum())
+
+
+def keep_one_process(trace: Trace) -> list[str]:
+    """Keeps the calls of the process that made most of them: merged traces of several would pass for one loop."""
+    calls = trace.table("ops")
+    if not len(calls):
+        return []
+    names = [repr(pid) for pid, _ in trace.columns.threads]
+    numbers = np.array([sorted(set(names)).index(name) for name in names], np.int64)
+    counts = np.bincount(numbers[calls["thread"]])
+    if (counts > 0).sum() < 2:
+        return []
+    main = int(counts.argmax())
+    for group in ("ops", "python", "runtime", "sync", "memory"):
+        table = trace.table(group)
+        if len(table):
+            trace.tables[group] = table.take(numbers[table["thread"]] == main)
+    return [f"{int((counts > 0).sum())} processes are in this file: only the calls of one of them were judged"]

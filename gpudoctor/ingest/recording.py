@@ -22,6 +22,7 @@ from gpudoctor.ingest import (
     compile_context,
     compile_log,
     device,
+    input_tables,
     integrity,
     kineto,
     ops,
@@ -102,6 +103,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     log = watch.read(rank / "watch.jsonl")
     notes = _integrity(recording, rank, run, log)
     step_rows, batch_rows = steps.tables(log, bursts)
+    log.loaders = input_tables.one_a_place(log.loaders, batch_rows)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
     traced = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}

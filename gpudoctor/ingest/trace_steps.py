@@ -61,7 +61,8 @@ def _annotations(codes: Sequence[int], texts: Sequence[str]) -> list[list[int]]:
     groups: dict[str, list[int]] = {}
     for code in codes:
         name = texts[code]
-        if "::" not in name and _ANNOTATED.search(name):
+        # an optimizer's range ends a step, it is none
+        if "::" not in name and not name.startswith("Optimizer.") and _ANNOTATED.search(name):
             groups.setdefault(name.rstrip("0123456789 #:=_"), []).append(code)
     return list(groups.values())
 

@@ -225,3 +225,23 @@ def test_what_is_no_trace_gives_one_clear_error(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"x\.json"):
         trace.load(path)
+
+
+def test_an_optimizers_range_ends_a_step_and_is_none(tmp_path: Path) -> None:
+    events = []
+    for number in range(3):
+        events += [
+            event("aten::mm", 1000 * number, 300),
+            event("Optimizer.step#SGD.step", 1000 * number + 500, 100, "user_annotation"),
+        ]
+    steps = trace.load(write(tmp_path / "t.json", events)).table("steps")
+    assert set(steps["source"]) == {"optimizer"}
+    assert list(steps["dur_ns"]) == [600_000, 1_000_000, 1_000_000]
+
+
+def test_of_several_processes_in_one_file_one_is_judged_and_said(tmp_path: Path) -> None:
+    events = [event("aten::mm", 10 * number, 5) for number in range(4)]
+    other = [one | {"pid": 2} for one in events[:2]]
+    profile = trace.load(write(tmp_path / "t.json", [*events, *other]))
+    assert len(profile.table("ops")) == 4
+    assert "2 processes are in this file: only the calls of one of them were judged" in profile.facts["notes"]

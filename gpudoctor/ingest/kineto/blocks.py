@@ -92,7 +92,7 @@ class Blocks:
                 break
             size *= 4
         if not buffer.text.strip(_SPACE):
-            raise InputError(f"{self._source.path}: the file is empty")
+            raise InputError(f"{self._source.path}: {self._source.cut or 'the file is empty'}")
         raise InputError(f"{self._source.path}: not a Kineto trace: its JSON has no traceEvents")
 
     def _list_begin(self, text: bytes) -> re.Match[bytes] | None:
