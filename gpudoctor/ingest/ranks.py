@@ -63,7 +63,7 @@ def _inside(folder: Path) -> Iterable[Input]:
             yield Input(here / name, named_rank(here / name))
         folders[:] = sorted(set(folders) - set(recordings) - _OURS)
         for name in sorted(files, key=_natural):
-            if _TRACE.search(name):
+            if _TRACE.search(name) and (here / name).is_file():  # a pipe would be waited for
                 rank = named_rank(Path(name)) if here == folder else named_rank(here.relative_to(folder) / name)
                 yield Input(here / name, rank, certain=rank is not None or "trace" in name.lower())
 
