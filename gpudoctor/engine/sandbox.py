@@ -118,6 +118,10 @@ class Sandbox:
             raise RuleLimitError(
                 f"{where}: the SQL needs more than {MEMORY_LIMIT_MB} MB; group or filter earlier"
             ) from None
+        except RuntimeError as error:
+            if "interrupted" in str(error):  # what duckdb makes of Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
         except duckdb.Error as error:
             raise RuleError(f"{where}: the SQL fails: {str(error).strip()}") from None
         finally:
