@@ -73,7 +73,7 @@ def _nothing(recording: Recording) -> Profile:
     """The Profile of a run in which no process imported torch: every table is missing, with that reason."""
     reason = (
         _read_text(recording.path / "unarmed.txt")
-        or "the command ended before anything of a training or inference loop was seen"
+        or "the command ended before it imported torch, or before a training or inference loop began"
     )
     facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False, {})
     return Profile({}, facts, {}, dict.fromkeys(schema.TABLES, reason))
