@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.errors import InputError
@@ -701,6 +701,7 @@ def test_any_edit_gives_the_events_of_the_text_or_a_counted_loss_or_one_clear_er
 
 @settings(max_examples=400, deadline=None)
 @given(which=st.sampled_from(sorted(TRACES)), change=EDITS, block_bytes=st.sampled_from([64, 300, 4 << 20]))
+@example("gpu", ("duplicate", 0.8914634780993823, 163, b""), 64)  # an object without a comma in an event's list
 def test_one_edit_costs_only_the_events_it_touches(which: str, change: Edit, block_bytes: int) -> None:
     text = TRACES[which]().encode().decode("latin-1")  # a character a byte
     kind, share, size, piece = change

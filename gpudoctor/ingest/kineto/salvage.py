@@ -270,12 +270,25 @@ class Salvage:
 
     def _is_behind(self, text: bytes) -> bool:
         """Whether text can stand behind a trace: nothing, another document, or what has no events in it."""
-        text = text.lstrip(b"\0 \t\r\n")  # a file's last page may be padded
-        if not text or text.startswith(b"["):
-            return True
-        if text.startswith((b",", b"}", b"]")):
-            return False
-        return not self._is_start(0, text) if text.startswith(b"{") else not self._has_event(text)
+        while text := text.lstrip(b"\0 \t\r\n"):  # a file's last page may be padded
+            if text.startswith(b"["):
+                return True
+            if text.startswith((b",", b"}", b"]")):  # the rest of an event
+                return False
+            if not text.startswith(b"{"):
+                return not self._has_event(text)
+            stop = None
+            try:
+                event = records.decode(text)
+            except ERRORS as error:
+                stop = trailing(error)
+                if stop is None:
+                    return True
+                event = records.decode(text[:stop].rstrip())
+            if event is not None and is_event(event):
+                return False
+            text = b"" if stop is None else text[stop:]
+        return True
 
     def _has_event(self, text: bytes) -> bool:
         return any(self._is_start(match.start(), text) for match in _START.finditer(text))
