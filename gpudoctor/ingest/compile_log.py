@@ -14,18 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.ingest.compile_breaks import parse_graph_break
+from gpudoctor.ingest.compile_guards import parse_recompile
 from gpudoctor.userfiles import UserFiles
 
 _HEAD = re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (?=\{)")
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
-_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
-_BREAK_ID = re.compile(r"/gb/(gb\d+)\.html", re.I)
-_PREAMBLES = ("Encountered graph break", "Failed to handle graph break gracefully")
-_MISMATCH = re.compile(
-    r"tensor '(.+?)' (size|stride|rank) mismatch(?: at index (\d+))?\. expected ([-\d]+), actual ([-\d]+)"
-)
-_SHAPE_EXPRESSION = re.compile(r"\.(?:size|stride)\(\)|\.storage_offset\(\)|\bs\d+\b|\bEq\(|\bNe\(|\bu\d+\b")
-_EQUALITY = re.compile(r"^(.*?)\s*(?:==|<=|>=|<|>|!=|is)\s*(.+?)(?:\s{2,}#.*|\s+#.*)?$")
 
 
 @dataclass(slots=True)
@@ -195,96 +189,3 @@ def root_function(name: str | None) -> str | None:
     while name is not None and (match := _RESUME.match(name)):
         name = match[1]
     return name
-
-
-def parse_graph_break(payload: str, files: UserFiles) -> dict[str, Any]:
-    """What a graph-break record says: the user's line, whose code broke, reason, explanation, hints, id.
-
-    The line is that of the innermost frame of the user's in the traceback: Dynamo's own first line can point into
-    torch (a compiled optimizer, a hook).
-    """
-    said, _, trace = payload.partition("User code traceback:")
-    trace = trace.partition("Traceback (most recent call last)")[0]
-    frames = [(name, int(line), function) for name, line, function in _FRAME.findall(trace)]
-    place: dict[str, Any] = {"file": None, "line": None, "function": None, "owner": "library"}
-    for depth, (name, line, function) in enumerate(reversed(frames)):
-        shown = files.name(name)
-        if shown is not None:
-            place |= {"file": shown, "line": line, "function": None if function == "<module>" else function}
-            inner = [file for file, _, _ in frames[len(frames) - depth :]]
-            place["owner"] = _owner(inner)
-            break
-    else:
-        head = re.search(r"in user code at (.+):(\d+)", said)
-        if head and (shown := files.name(head[1])) is not None:
-            place |= {"file": shown, "line": int(head[2]), "owner": "user"}
-    found = _BREAK_ID.search(said)
-    return place | _reason(said) | {"break_id": found[1].upper() if found else None, "skipped": "SKIP" in said[:400]}
-
-
-def _owner(inner: list[str]) -> str:
-    """Whose code broke, from the files of the frames below the user's line. Module calls only pass a call on."""
-    own = [file for file in inner if "/torch/nn/modules/" not in file]
-    if not own:
-        return "user"
-    if any("/torch/optim/" in file for file in own):
-        return "torch.optim"
-    return "torch" if any("/torch/" in file for file in own) else "library"
-
-
-def _reason(said: str) -> dict[str, Any]:
-    """Reason, explanation and hints, each without Dynamo's indentation and repetition."""
-    body = said.partition("Graph Break Reason:")[2] or said
-    body = re.sub(r"^\s*For more details about this graph break.*$", "", body, flags=re.M)
-    parts = re.split(r"\n\s*(Explanation|Hint|Developer debug context):", body)
-    lines = [line.strip() for line in parts[0].strip().splitlines() if line.strip()]
-    while len(lines) > 1 and lines[0].startswith(_PREAMBLES):
-        lines = lines[1:]
-    texts: dict[str, list[str]] = {}
-    for kind, text in zip(parts[1::2], parts[2::2], strict=True):
-        said_once = text.partition("*** While handling this graph break")[0]
-        texts.setdefault(kind, []).append(re.sub(r"\s+", " ", said_once).strip())
-    explanation = " ".join(texts.get("Explanation", []))
-    # Dynamo goes on with a listing of its graph, which repeats the user's line
-    explanation = re.sub(r"\s*The branch condition involves.*", "", explanation)
-    hints = [hint for hint in texts.get("Hint", []) if not hint.startswith("This graph break is fundamental")]
-    return {
-        "reason": lines[0].rstrip(":") if lines else None,
-        "explanation": explanation or None,
-        "hint": "\n".join(hints) or None,
-    }
-
-
-def parse_recompile(payload: str) -> dict[str, Any]:
-    """What a recompile record says: the guard that failed against the newest older code, parsed into what changed."""
-    text = payload.strip()
-    try:
-        decoded = json.loads(text)
-        text = "\n".join(map(str, decoded)) if isinstance(decoded, list) else str(decoded)
-    except ValueError:
-        pass
-    reasons = [re.sub(r"^-?\s*\d+/\d+:\s*", "", line.strip()) for line in text.splitlines() if line.strip()]
-    if not reasons:
-        return {"cause": "other", "guard": None}
-    guard = reasons[0]
-    if match := _MISMATCH.search(guard):
-        source, what, dimension, expected, actual = match.groups()
-        return {
-            "cause": "shape",
-            "guard": guard,
-            "source": re.sub(r"^L\['(\w+)'\]", r"\1", source) if what != "rank" else f"{source} (rank)",
-            "dimension": int(dimension) if dimension else None,
-            "expected": expected,
-            "actual": actual,
-        }
-    shape = bool(_SHAPE_EXPRESSION.search(guard.partition("  #")[0]))
-    equality = _EQUALITY.match(guard)
-    dimension = re.search(r"\.(?:size|stride)\(\)\[(\d+)\]", guard)
-    return {
-        "cause": "shape" if shape else "value" if equality else "other",
-        "guard": guard,
-        "source": equality[1] if equality else None,
-        "dimension": int(dimension[1]) if dimension else None,
-        "expected": equality[2] if equality else None,
-        "actual": None,
-    }

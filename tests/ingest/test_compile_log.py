@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.ingest import compile_log
+from gpudoctor.ingest import compile_breaks, compile_guards, compile_log
 from gpudoctor.userfiles import UserFiles
 
 FILES = UserFiles("/proj", foreign=["/usr/lib/"], here=False)
@@ -35,7 +35,7 @@ User code traceback:
 
 
 def test_a_graph_break_gives_line_reason_hints_and_id() -> None:
-    row = compile_log.parse_graph_break(BREAK, FILES)
+    row = compile_breaks.parse_graph_break(BREAK, FILES)
     assert (row["file"], row["line"], row["function"], row["owner"]) == ("model.py", 20, "forward", "user")
     assert row["reason"] == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
     assert row["explanation"] == "Dynamo does not support tracing `Tensor.item()`."
@@ -48,12 +48,12 @@ def test_a_break_inside_the_optimizer_belongs_to_the_users_line_and_says_whose_c
         '  File "/proj/model.py", line 20, in forward\n    stats = l2.item()\n',
         '  File "/venv/lib/python3.11/site-packages/torch/optim/optimizer.py", line 79, in _use_grad\n    f()\n',
     )
-    row = compile_log.parse_graph_break(text, FILES)
+    row = compile_breaks.parse_graph_break(text, FILES)
     assert (row["file"], row["line"], row["function"], row["owner"]) == ("train.py", 43, None, "torch.optim")
 
 
 def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
-    row = compile_log.parse_graph_break("Graph Break Reason: x\n", FILES)
+    row = compile_breaks.parse_graph_break("Graph Break Reason: x\n", FILES)
     assert row["file"] is None
     assert row["reason"] == "x"
 
@@ -83,7 +83,7 @@ def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
 def test_recompile_reasons(
     payload: str, cause: str, source: str | None, dimension: int | None, expected: str | None, actual: str | None
 ) -> None:
-    row = compile_log.parse_recompile(payload)
+    row = compile_guards.parse_recompile(payload)
     assert row["cause"] == cause
     assert (row.get("source"), row.get("dimension"), row.get("expected"), row.get("actual")) == (
         source,
@@ -157,8 +157,8 @@ def test_a_log_cut_in_the_middle_of_a_record_keeps_the_rest(tmp_path: Path) -> N
 
 @given(st.text(max_size=300))
 def test_no_payload_breaks_the_parsers(text: str) -> None:
-    compile_log.parse_graph_break(text, FILES)
-    compile_log.parse_recompile(text)
+    compile_breaks.parse_graph_break(text, FILES)
+    compile_guards.parse_recompile(text)
 
 
 @pytest.mark.parametrize(
