@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ def join(
         ops: the table `ops`; None when no step was profiled, then what ran is unknown.
     """
     by_id = {row["compile_id"]: row for row in tables.compilations}
+    _complete(tables.compilations)
     for span in log.compilations:
         row = by_id.get(span.compile_id)
         if row is not None and span.kind == "dynamo":
@@ -46,6 +48,50 @@ def join(
         _graph_break(row, by_id, tables.compilations, ran, functions)
     for row in tables.recompiles:
         _recompile(row, by_id, log, batches)
+    _values(tables.recompiles)
+
+
+def _complete(compilations: Sequence[Row]) -> None:
+    """Fills what the record of a refused compilation lacks (the recompile limit) from the same frame's others."""
+    known: dict[int, Row] = {}
+    for row in compilations:  # in order of frame and attempt
+        if row["function"] is not None:
+            known[row["frame"]] = row
+            continue
+        for key in ("function", "file", "line", "resumes", "caller_file", "caller_line"):
+            row[key] = known.get(row["frame"], {}).get(key)
+
+
+def _values(recompiles: Sequence[Row]) -> None:
+    """A guard on a value does not say what came: the next one that fails on the same code does."""
+    for row, following in itertools.pairwise(recompiles):
+        same = all(row.get(key) == following.get(key) for key in ("frame", "source", "changed"))
+        if same and row.get("cause") == "value" and row.get("actual") is None:
+            row["actual"] = following.get("expected")
+
+
+def with_eager_runs(calls: Sequence[Row], targets: Mapping[str, Any]) -> list[Row]:
+    """The rows of `compile_calls`, with the line that ran the target uncompiled.
+
+    Args:
+        calls: as the watch log has them.
+        targets: content of compile_targets.json; empty when the recording has none.
+    """
+    eager = targets.get("eager", [])
+    rows = []
+    for number, call in enumerate(calls):
+        seen = (eager[number] if number < len(eager) else None) or {}
+        rows.append(
+            {
+                **call,
+                "disabled": bool(call.get("disabled") or targets.get("disabled")),
+                "eager_file": seen.get("file"),
+                "eager_line": seen.get("line"),
+                "eager_method": seen.get("method"),
+                "eager_known": bool(targets.get("watched")),
+            }
+        )
+    return rows
 
 
 def _graph_break(

@@ -167,7 +167,7 @@ class _Reader:
 
     def _recompile(self, compile_id: str, metadata: dict[str, Any], payload: str) -> None:
         self._compilation(compile_id, metadata)
-        self.tables.recompiles.append(parse_recompile(payload) | _ids(compile_id, metadata))
+        self.tables.recompiles.append(parse_recompile(payload, self.files) | _ids(compile_id, metadata))
 
     def finish(self) -> CompileTables:
         for row in self._open.values():

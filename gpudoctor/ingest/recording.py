@@ -115,7 +115,10 @@ def _build(recording: Recording, rank: Path) -> Profile:
     _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
-    tables["compile_calls"] = log.compile_calls
+    tables["compile_calls"] = compile_context.with_eager_runs(
+        log.compile_calls, _json(rank / "compile_targets.json", {})
+    )
+    tables["schedulers"] = log.schedulers
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = setting_sites.placed(environment["settings"], sources)

@@ -112,6 +112,7 @@ class WatchLog:
     marks: list[Mark] = field(default_factory=list)
     loaders: list[dict[str, Any]] = field(default_factory=list)
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
+    schedulers: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
@@ -139,11 +140,9 @@ def read(path: Path) -> WatchLog:
 
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
-    if kind == "L":
-        log.loaders.append(row[1])
-        return
-    if kind == "C":
-        log.compile_calls.append(row[1])
+    made = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers}.get(kind)
+    if made is not None:
+        made.append(row[1])
         return
     start, end, rest = int(row[1]), int(row[2]), row[3:]
     match kind:

@@ -20,6 +20,7 @@ from torch.compiler import is_compiling
 from gpudoctor.recorder import cuda, overhead, settings, status, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
+from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.leaves import Leaves
@@ -61,7 +62,8 @@ class Agent:
         self.files.remember(sys.argv[0] if sys.argv else "")
         self.watch = Watch(self.place)
         self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
-        self.marks = LineMarks(self.files)
+        self.targets = CompileTargets(self.files)
+        self.marks = LineMarks(self.files, self.targets)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
         self.notes: list[str] = []
@@ -111,6 +113,7 @@ class Agent:
         self.place.forget()
         self.watch.forget()
         self.compiles.forget()
+        self.targets.forget()
         self.marks.forget()
         self.bursts.forget()
         self.notes.clear()

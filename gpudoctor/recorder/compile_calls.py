@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import functools
-import inspect
+import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.compile_targets import CompileTargets, describe
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+
 
 def install(
-    patches: Patches, watch: Watch, files: UserFiles, live: Callable[[], bool], step: Callable[[], int]
+    patches: Patches,
+    watch: Watch,
+    files: UserFiles,
+    targets: CompileTargets,
+    live: Callable[[], bool],
+    step: Callable[[], int],
 ) -> None:
     """Wraps `torch.compile`; the compiled object it returns is untouched."""
     original = torch.compile
@@ -24,7 +34,8 @@ def install(
     @functools.wraps(original)
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A001
         if model is not None and live():
-            target, code = describe(model)
+            target, code, owner = describe(model)
+            targets.add(code, owner)
             watch.add(
                 "C",
                 {
@@ -37,6 +48,8 @@ def install(
                     "mode": kwargs.get("mode"),
                     "fullgraph": bool(kwargs.get("fullgraph", False)),
                     "step": step() or None,
+                    "disabled": bool(kwargs.get("disable")) or torch_private.dynamo_disabled(),
+                    "by_user": _by_user(files, sys._getframe(1)),
                 },
             )
         return original(model, *args, **kwargs)
@@ -44,16 +57,11 @@ def install(
     patches.set(torch, "compile", compile)
 
 
-def describe(model: Any) -> tuple[str, Any]:
-    """Name and code object of what torch.compile was given: a module's forward, a method, a function."""
-    if issubclass(type(model), torch.nn.Module):  # isinstance would follow a weak proxy
-        return type(model).__qualname__, getattr(type(model).forward, "__code__", None)
-    owner = getattr(model, "__self__", None)
-    if owner is not None and issubclass(type(owner), torch.nn.Module) and model.__name__ == "_call_impl":
-        return type(owner).__qualname__, getattr(type(owner).forward, "__code__", None)  # nn.Module.compile()
-    function = inspect.unwrap(model) if callable(model) else model
-    name = getattr(model, "__qualname__", type(model).__qualname__)
-    return name.replace("<locals>.", ""), getattr(function, "__code__", None)
+def _by_user(files: UserFiles, frame: FrameType | None) -> bool:
+    """Whether the user's code called it, through nothing but torch (a decorator, nn.Module.compile)."""
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        frame = frame.f_back
+    return frame is not None and files.name(frame.f_code.co_filename) is not None
 
 
 def _name(backend: Any) -> str:

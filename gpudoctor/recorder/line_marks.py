@@ -21,6 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.module_ranges import ModuleRanges
 from gpudoctor.userfiles import UserFiles, function_name
 
@@ -43,8 +44,8 @@ class LineMarks:
         interrupted: the script set the trace function while marks were wanted.
     """
 
-    def __init__(self, files: UserFiles) -> None:
-        self._files = files
+    def __init__(self, files: UserFiles, targets: CompileTargets) -> None:
+        self._files, self._targets = files, targets
         self._modules = ModuleRanges()
         self._marks: dict[tuple[CodeType, int], Any] = {}
         self._lines: list[list[Any]] = []
@@ -78,6 +79,7 @@ class LineMarks:
         self._thread = threading.get_ident()
         if self._unknown is None:
             self._unknown = self._numbered_mark(list(_UNKNOWN))
+        self._targets.watched()
         running = self._touch(sys._getframe(1))
         self._modules.start(running)
         for frame in running[:1]:
@@ -139,6 +141,7 @@ class LineMarks:
         """Writes `lines.json`: for mark n, `[file, line, function]`; and the paths of modules."""
         (folder / FILE).write_text(json.dumps(self._lines), encoding="utf-8")
         self._modules.save(folder)
+        self._targets.save(folder)
 
     def _mark_at(self, frame: FrameType) -> Any:
         return self._marks.get((frame.f_code, frame.f_lineno)) or self._make_mark(frame)
@@ -206,12 +209,15 @@ class LineMarks:
         """The two functions for sys.settrace: for calls, and for what happens in a frame of the user's."""
         marks, known = self._marks, self._files.known
         module_call, enter_module = torch_private.module_call_code, self._modules.enter
+        waiting, meet = self._targets.waiting, self._targets.meet
         gettrace = sys.gettrace
 
         def call(frame: FrameType, event: str, argument: Any) -> Any:
             if not self.active:  # kept by the script and set again later
                 self._settrace(None)
                 return None
+            if waiting and frame.f_code in waiting:
+                meet(frame)
             if frame.f_code is module_call:
                 return enter_module(frame)
             file = frame.f_code.co_filename

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from gpudoctor import stepping
-from gpudoctor.recorder import compile_calls, cuda, stopping
+from gpudoctor.recorder import compile_calls, cuda, schedulers, stopping
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
@@ -90,7 +90,8 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     if not stated:
         agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
-    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
+    compile_calls.install(agent.patches, agent.watch, agent.files, agent.targets, agent.live, lambda: agent.steps)
+    schedulers.install(agent.patches, agent.watch, agent.files, agent.live)
     return agent
 
 

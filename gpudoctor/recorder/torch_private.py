@@ -5,6 +5,7 @@ Names were checked in the sources of torch 2.7.1, 2.9.1, 2.11.0 and run on 2.13.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -149,6 +150,17 @@ def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 
     as_torch_code(call)
     return call
+
+
+def dynamo_disabled() -> bool:
+    """Whether compiling is switched off for the whole process: by the environment, the config, or a stance."""
+    if os.environ.get("TORCH_COMPILE_DISABLE") == "1" or os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        return True
+    if not _dynamo_ready():
+        return False
+    config, frames = sys.modules.get("torch._dynamo.config"), sys.modules.get("torch._dynamo.eval_frame")
+    stance = getattr(getattr(frames, "_stance", None), "stance", "default")
+    return bool(getattr(config, "disable", False)) or stance == "force_eager"
 
 
 def dynamo_importing() -> bool:

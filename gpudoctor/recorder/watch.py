@@ -14,7 +14,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
                                             or aside: a block that the script recorded itself
     ["M", start, start, number, burst]      a profiled step began
     ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
-    ["L", {…}]  ["C", {…}]                  a DataLoader, a torch.compile call
+    ["L", {…}]  ["C", {…}]  ["H", {…}]      a DataLoader, a torch.compile call, a learning-rate scheduler
 """
 
 from __future__ import annotations

@@ -59,38 +59,101 @@ def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "cause", "source", "dimension", "expected", "actual"),
+    ("payload", "cause", "changed", "source", "dimension", "expected", "actual"),
     [
-        ("0/0: tensor 'x' size mismatch at index 1. expected 58, actual 70", "shape", "x", 1, "58", "70"),
-        ("tensor 'L['ids']' size mismatch at index 0. expected 32, actual 7", "shape", "ids", 0, "32", "7"),
-        ("- 0/1: tensor 'x' stride mismatch at index 0. expected 5, actual 6", "shape", "x", 0, "5", "6"),
-        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape", "x (rank)", None, "2", "3"),
-        ("0/0: L['x'].size()[0] == 32  # y = x + 1  # a.py:3 in f", "shape", "L['x'].size()[0]", 0, "32", None),
+        ("0/0: tensor 'x' size mismatch at index 1. expected 58, actual 70", "shape", "size", "x", 1, "58", "70"),
+        ("tensor 'L['ids']' size mismatch at index 0. expected 32, actual 7", "shape", "size", "ids", 0, "32", "7"),
+        ("- 0/1: tensor 'x' stride mismatch at index 0. expected 5, actual 6", "shape", "stride", "x", 0, "5", "6"),
+        ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape", "rank", "x (rank)", None, "2", "3"),
+        ("0/0: L['x'].size()[0] == 32  # y = x + 1  # a.py:3 in f", "shape", "size", "x.size()[0]", 0, "32", None),
+        ("0/0: tensor 'x' dtype mismatch. expected Float, actual Half", "value", "dtype", "x", None, "Float", "Half"),
         (
-            "0/0: self.calls == 0        # self.calls += 1  # train.py:16 in forward",
+            "0/0: tensor 'x' requires_grad mismatch. expected requires_grad=0",
             "value",
-            "self.calls",
+            "requires_grad",
+            "x",
             None,
             "0",
             None,
         ),
-        ("0/0: len(L['xs']) == 2", "value", "len(L['xs'])", None, "2", None),
-        ("[\"0/0: L['flag'] is True\"]", "value", "L['flag']", None, "True", None),
-        ("0/0: GLOBAL_STATE changed: grad_mode", "other", None, None, None, None),
-        ("", "other", None, None, None, None),
+        (
+            "0/0: expected type of 'x' to be a tensor type, ' but found <class 'torch.nn.parameter.Parameter'>",
+            "value",
+            "type",
+            "x",
+            None,
+            None,
+            "<class 'torch.nn.parameter.Parameter'>",
+        ),
+        ("0/0: self.n == 0   # self.n += 1  # t.py:16 in forward", "value", "number", "self.n", None, "0", None),
+        ("0/0: n == 2.5", "value", "number", "n", None, "2.5", None),
+        ("0/0: mode == 'a'", "value", "string", "mode", None, "'a'", None),
+        ("[\"0/0: L['flag'] is True\"]", "value", "boolean", "flag", None, "True", None),
+        ("0/0: flag == True", "value", "boolean", "flag", None, "True", None),
+        ("0/0: len(L['xs']) == 2", "value", "length", "xs", None, "2", None),
+        ("0/0: len(d) != 1", "value", "length", "d", None, "1", None),
+        ("0/0: list(dict.keys(d))[0] == 'a'", "value", "keys", "d", None, "'a'", None),
+        ("0/0: GLOBAL_STATE changed: grad_mode", "value", "grad mode", "grad_mode", None, None, None),
+        ("0/0: GLOBAL_STATE changed: num_threads", "value", "global state", "num_threads", None, None, None),
+        ("0/0: ___check_obj_id(g, 139949), type=<class 'x'>", "value", "object", "g", None, None, None),
+        (
+            "0/0: fn._modules['1'].training == True",
+            "value",
+            "training flag",
+            "fn._modules['1'].training",
+            None,
+            "True",
+            None,
+        ),
+        ("0/0: BACKEND_MATCH failure: torch.compile detected different", "value", "backend", None, None, None, None),
+        ("0/0: a guard nobody has seen before", "other", "other", None, None, None, None),
+        ("", "other", "other", None, None, None, None),
     ],
 )
 def test_recompile_reasons(
-    payload: str, cause: str, source: str | None, dimension: int | None, expected: str | None, actual: str | None
+    payload: str,
+    cause: str,
+    changed: str,
+    source: str | None,
+    dimension: int | None,
+    expected: str | None,
+    actual: str | None,
 ) -> None:
     row = compile_guards.parse_recompile(payload)
-    assert row["cause"] == cause
+    assert (row["cause"], row["changed"]) == (cause, changed)
     assert (row.get("source"), row.get("dimension"), row.get("expected"), row.get("actual")) == (
         source,
         dimension,
         expected,
         actual,
     )
+
+
+@pytest.mark.parametrize(
+    ("guard", "held_in"),
+    [
+        ("self.calls == 0", "attribute"),
+        ("L['n'] == 3", "argument"),
+        ("G['SCALE'] == 2.0", "global"),
+        ("self.param_groups[0]['lr'] == 0.1", "optimizer"),
+        ("___stack1 == 1.5", "continuation"),
+        ("GLOBAL_STATE changed: grad_mode", None),
+    ],
+)
+def test_where_the_value_lives(guard: str, held_in: str | None) -> None:
+    assert compile_guards.parse_recompile(f"0/0: {guard}")["held_in"] == held_in
+
+
+def test_the_innermost_line_of_the_users_that_reads_the_value() -> None:
+    text = (
+        "0/0: self.scale == 2   # x * self.scale  # proj/model.py:9 in forward\nUser stack trace:\n"
+        '  File "/proj/model.py", line 9, in forward\n    return scaled(x, self.scale)\n'
+        '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 70, in scaled\n    return x * scale\n'
+    )
+    for payload in (text, json.dumps([text, "0/1: other"])):
+        row = compile_guards.parse_recompile(payload, FILES)
+        assert (row["used_file"], row["used_line"]) == ("model.py", 9)
+    assert compile_guards.parse_recompile("0/0: n == 2", FILES)["used_line"] is None
 
 
 def record(metadata: dict[str, Any], payload: str | None = None) -> str:

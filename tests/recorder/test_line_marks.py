@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from gpudoctor.ingest import kineto, ops
 from gpudoctor.ingest.callers import Names
+from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.userfiles import UserFiles
 from tests.op_rows import op_rows
@@ -40,7 +41,8 @@ def marked(tmp_path: Path) -> Callable[[Callable[[], Any]], tuple[dict[str, Row]
     """Runs a function as in a detail step: its operators by name, the last of each, and the marks."""
 
     def run(body: Callable[[], Any]) -> tuple[dict[str, Row], LineMarks]:
-        marks = LineMarks(UserFiles(str(ROOT)))
+        files = UserFiles(str(ROOT))
+        marks = LineMarks(files, CompileTargets(files))
         with profile(activities=[ProfilerActivity.CPU], with_stack=True) as session:
             marks.start()
             body()
