@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget
+from gpudoctor.analysis import budget, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -37,4 +37,19 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
+    if profile.measured("recompiles") and profile.measured("compilations"):
+        made = {**made, "recompile_causes": _causes(profile)}
     return made
+
+
+def _causes(profile: Profile) -> pd.DataFrame:
+    def plain(name: str) -> list[dict[str, Any]]:
+        table = profile.table(name).astype(object)
+        records: list[dict[str, Any]] = table.where(table.notna(), None).to_dict("records")  # type: ignore[assignment]
+        return records
+
+    steps = len(profile.table("steps"))
+    found = recompile_causes.rows(
+        plain("recompiles"), plain("compilations"), plain("schedulers"), profile.sources, steps
+    )
+    return schema.frame("recompile_causes", found)

@@ -32,7 +32,6 @@ def join(
         ops: the table `ops`; None when no step was profiled, then what ran is unknown.
     """
     by_id = {row["compile_id"]: row for row in tables.compilations}
-    _complete(tables.compilations)
     for span in log.compilations:
         row = by_id.get(span.compile_id)
         if row is not None and span.kind == "dynamo":
@@ -40,6 +39,7 @@ def join(
             if span.file is not None:
                 row["caller_file"], row["caller_line"] = span.file, span.line
             row["step"] = step_at(steps, span.start_ns) if steps else None
+    _complete(tables.compilations)
     ran = None if ops is None else set(ops["region"].dropna().astype(str))
     for row in tables.compilations:
         row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
@@ -68,30 +68,6 @@ def _values(recompiles: Sequence[Row]) -> None:
         same = all(row.get(key) == following.get(key) for key in ("frame", "source", "changed"))
         if same and row.get("cause") == "value" and row.get("actual") is None:
             row["actual"] = following.get("expected")
-
-
-def with_eager_runs(calls: Sequence[Row], targets: Mapping[str, Any]) -> list[Row]:
-    """The rows of `compile_calls`, with the line that ran the target uncompiled.
-
-    Args:
-        calls: as the watch log has them.
-        targets: content of compile_targets.json; empty when the recording has none.
-    """
-    eager = targets.get("eager", [])
-    rows = []
-    for number, call in enumerate(calls):
-        seen = (eager[number] if number < len(eager) else None) or {}
-        rows.append(
-            {
-                **call,
-                "disabled": bool(call.get("disabled") or targets.get("disabled")),
-                "eager_file": seen.get("file"),
-                "eager_line": seen.get("line"),
-                "eager_method": seen.get("method"),
-                "eager_known": bool(targets.get("watched")),
-            }
-        )
-    return rows
 
 
 def _graph_break(

@@ -20,6 +20,7 @@ from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
     compile_context,
+    compile_effects,
     compile_log,
     device,
     input_tables,
@@ -115,9 +116,14 @@ def _build(recording: Recording, rank: Path) -> Profile:
     _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
-    tables["compile_calls"] = compile_context.with_eager_runs(
-        log.compile_calls, _json(rank / "compile_targets.json", {})
-    )
+    tables["compile_calls"] = log.compile_calls
+    targets = _json(rank / "compile_targets.json", {})
+    if targets.get("watched") and "compilations" in tables:
+        tables["compile_effects"] = compile_effects.rows(
+            log.compile_calls, targets, tables["compilations"], tables["graph_breaks"]
+        )
+    else:
+        missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     tables["schedulers"] = log.schedulers
     tables["dtype_sites"] = dtype_sites.rows(sources)
     if environment["settings"] is not None:

@@ -43,6 +43,8 @@ def install(
                     "target": target,
                     "target_file": files.name(code.co_filename) or code.co_filename if code is not None else None,
                     "target_line": code.co_firstlineno if code is not None else None,
+                    "target_function": code.co_name if code is not None else None,
+                    "in_place": getattr(model, "__name__", None) == "_call_impl",
                     "dynamic": str(kwargs.get("dynamic")),
                     "backend": _name(kwargs.get("backend", "inductor")),
                     "mode": kwargs.get("mode"),

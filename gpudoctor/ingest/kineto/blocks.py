@@ -85,7 +85,8 @@ class Blocks:
             if start and not start.startswith(b"{"):
                 raise InputError(f"{self._source.path}: not a Kineto trace: it does not begin like JSON")
             if found := self._list_begin(buffer.text):
-                self._read_members(_closed(buffer.text[: found.start()]))
+                if self._read_members(_closed(buffer.text[: found.start()])):
+                    self.damage.no_header = True
                 buffer.text = buffer.text[found.end() :]
                 return
             if buffer.ended or len(buffer.text) > MAX_HEADER_BYTES:

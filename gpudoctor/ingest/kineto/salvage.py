@@ -271,23 +271,21 @@ class Salvage:
     def _is_behind(self, text: bytes) -> bool:
         """Whether text can stand behind a trace: nothing, another document, or what has no events in it."""
         while text := text.lstrip(b"\0 \t\r\n"):  # a file's last page may be padded
-            if text.startswith(b"["):
-                return True
             if text.startswith((b",", b"}", b"]")):  # the rest of an event
                 return False
-            if not text.startswith(b"{"):
+            if not text.startswith((b"{", b"[")):
                 return not self._has_event(text)
-            stop = None
+            stop = len(text)
             try:
-                event = records.decode(text)
+                msgspec.json.decode(text)
             except ERRORS as error:
-                stop = trailing(error)
-                if stop is None:
-                    return True
-                event = records.decode(text[:stop].rstrip())
-            if event is not None and is_event(event):
+                after = trailing(error)
+                if after is None:
+                    return _runs_on(error, len(text)) or not self._has_event(text)
+                stop = after
+            if text.startswith(b"{") and self._is_start(0, text):
                 return False
-            text = b"" if stop is None else text[stop:]
+            text = text[stop:]
         return True
 
     def _has_event(self, text: bytes) -> bool:
