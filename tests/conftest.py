@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no defect
-settings.load_profile("untimed")
+# a busy machine is no defect, and a change is judged on the same examples each time
+settings.register_profile("default_examples", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)  # HYPOTHESIS_PROFILE=explore looks for new ones
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default_examples"))
