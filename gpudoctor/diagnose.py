@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import gpudoctor
+from gpudoctor.compilation import compilation
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, StepTime
 from gpudoctor.engine.rule import Rule
@@ -49,6 +50,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         verdict=_verdict(run, findings, judged),
         budget=_budget(profile),
         counters=_counters(profile),
+        compilation=compilation(profile),
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,

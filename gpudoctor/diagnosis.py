@@ -179,6 +179,81 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """A graph break on one line of a compiled function.
+
+    Attributes:
+        where: the user's line; null when it cannot be tied to one.
+        reason: Dynamo's reason, one line.
+        break_id: id in Dynamo's registry of breaks, e.g. GB0124.
+        count: how often it was logged.
+        skipped: all of the function runs eagerly because of it.
+    """
+
+    where: Location | None
+    reason: str | None
+    break_id: str | None = None
+    count: int = 1
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFrame:
+    """A function, or what follows a graph break in it, as Dynamo compiled it.
+
+    Attributes:
+        function: the function's name.
+        where: its first line; for a continuation the line at which it goes on.
+        resumes: it goes on after a graph break.
+        versions: compilations of it that gave code.
+        graphs: how many of them hold a graph.
+        operators: operators in the graph of the last version; null without a graph.
+        guards: guards of the last version.
+        compile_ns: time spent compiling it, its backward graphs included.
+        limit: it reached the recompile limit.
+        breaks: graph breaks in it, in order of lines.
+    """
+
+    function: str
+    where: Location | None
+    resumes: bool = False
+    versions: int = 0
+    graphs: int = 0
+    operators: int | None = None
+    guards: int | None = None
+    compile_ns: int = 0
+    limit: bool = False
+    breaks: tuple[Break, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What torch.compile did over the whole run.
+
+    Attributes:
+        graphs: graphs compiled, each version of each frame.
+        graph_breaks: breaks logged.
+        recompiles: recompilations, refused ones included.
+        compile_ns: time spent compiling.
+        dynamo_ns: of which tracing (Dynamo).
+        backend_ns: of which in the backend (AOTAutograd, Inductor).
+        backward_ns: of which backward graphs that were compiled later.
+        steady_ns: compile time after warm-up; null when no step was seen.
+        frames: what was compiled, each function followed by its continuations.
+    """
+
+    graphs: int
+    graph_breaks: int
+    recompiles: int
+    compile_ns: int
+    dynamo_ns: int
+    backend_ns: int
+    backward_ns: int
+    steady_ns: int | None = None
+    frames: tuple[CompiledFrame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StepTime:
     """One step's time for the step chart."""
 
@@ -234,12 +309,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything a report needs; a pure function of a Profile and a set of rules."""
+    """Everything a report needs; a pure function of a Profile and a set of rules.
+
+    `compilation` is null when nothing was compiled, or when that was not measured (`counters.graphs` is null then).
+    """
 
     run: Run
     verdict: str = ""
     budget: Budget | None = None
     counters: dict[str, int | None] = field(default_factory=dict)
+    compilation: Compilation | None = None
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()

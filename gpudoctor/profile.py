@@ -120,6 +120,12 @@ class Profile:
         """The table, empty when it was not measured."""
         return self.tables[name] if name in self.tables else empty(name)
 
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The table's rows as mappings, None for null; empty when it was not measured. For small tables."""
+        table = self.table(name).astype(object)
+        records: list[dict[str, Any]] = table.where(table.notna(), None).to_dict("records")  # type: ignore[assignment]
+        return records
+
     def sql(self, query: str) -> pd.DataFrame:
         """The answer to one SELECT over the tables, with nullable types.
 

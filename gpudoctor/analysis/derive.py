@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget, recompile_causes
+from gpudoctor.analysis import budget, late_compiles, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -38,18 +38,19 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if profile.measured("recompiles") and profile.measured("compilations"):
-        made = {**made, "recompile_causes": _causes(profile)}
+        made = {**made, **_compiling(profile)}
     return made
 
 
-def _causes(profile: Profile) -> pd.DataFrame:
-    def plain(name: str) -> list[dict[str, Any]]:
-        table = profile.table(name).astype(object)
-        records: list[dict[str, Any]] = table.where(table.notna(), None).to_dict("records")  # type: ignore[assignment]
-        return records
+def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:
+    """What follows from the compile log."""
 
-    steps = len(profile.table("steps"))
-    found = recompile_causes.rows(
-        plain("recompiles"), plain("compilations"), plain("schedulers"), profile.sources, steps
+    compilations, steps = profile.rows("compilations"), profile.rows("steps")
+    causes = recompile_causes.rows(
+        profile.rows("recompiles"), compilations, profile.rows("schedulers"), profile.sources, len(steps)
     )
-    return schema.frame("recompile_causes", found)
+    made = {"recompile_causes": schema.frame("recompile_causes", causes)}
+    if steps:
+        late = late_compiles.rows(compilations, profile.rows("compile_calls"), steps, causes)
+        made["late_compiles"] = schema.frame("late_compiles", late)
+    return made

@@ -9,6 +9,7 @@ from gpudoctor.userfiles import UserFiles
 
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
 _BREAK_ID = re.compile(r"/gb/(gb\d+)\.html", re.I)
+_OPTIMIZER = re.compile(r"in file `[^`]*/torch/optim/[^`]*`")
 _PREAMBLES = ("Encountered graph break", "Failed to handle graph break gracefully")
 
 
@@ -33,6 +34,8 @@ def parse_graph_break(payload: str, files: UserFiles) -> dict[str, Any]:
         head = re.search(r"in user code at (.+):(\d+)", said)
         if head and (shown := files.name(head[1])) is not None:
             place |= {"file": shown, "line": int(head[2]), "owner": "user"}
+    if _OPTIMIZER.search(said):
+        place["owner"] = "torch.optim"  # a scheduler's wrapper around `step`, which is in no frame of the traceback
     found = _BREAK_ID.search(said)
     return place | _reason(said) | {"break_id": found[1].upper() if found else None, "skipped": "SKIP" in said[:400]}
 

@@ -41,7 +41,9 @@ def join(
             row["step"] = step_at(steps, span.start_ns) if steps else None
     _complete(tables.compilations)
     ran = None if ops is None else set(ops["region"].dropna().astype(str))
+    warm = {row["step"] for row in steps if row["warmup"]}
     for row in tables.compilations:
+        row["warmup"] = (row.get("step") is None or row["step"] in warm) if steps else None
         row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
     functions = set() if ops is None else set(_places(ops))
     for row in tables.graph_breaks:

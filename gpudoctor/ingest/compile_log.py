@@ -19,7 +19,7 @@ from gpudoctor.ingest.compile_guards import parse_recompile
 from gpudoctor.userfiles import UserFiles
 
 _HEAD = re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (?=\{)")
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class _Reader:
             return
         file, line, name = stack[-1]
         row |= {"file": self.files.name(file) or file, "line": line, "function": name}
-        row["resumes"] = bool(_RESUME.match(name))
+        row["resumes"] = bool(RESUME.match(name))
         for file, line, _ in reversed(stack[:-1]):
             if (shown := self.files.name(file)) is not None:
                 row["caller_file"], row["caller_line"] = shown, line
@@ -146,7 +146,7 @@ class _Reader:
         name, file = metrics.get("co_name"), metrics.get("co_filename")
         if name:
             row |= {"function": name, "file": self.files.name(file) or file, "line": metrics.get("co_firstlineno")}
-            row["resumes"] = bool(_RESUME.match(name))
+            row["resumes"] = bool(RESUME.match(name))
         begun, took = metrics.get("start_time"), metrics.get("entire_frame_compile_time_s")
         if metrics.get("duration_us") is not None:
             took = metrics["duration_us"] / 1e6
@@ -186,6 +186,6 @@ def _ns(seconds: float | None) -> int | None:
 
 def root_function(name: str | None) -> str | None:
     """The function a continuation belongs to: `forward` for `torch_dynamo_resume_in_forward_at_20`."""
-    while name is not None and (match := _RESUME.match(name)):
+    while name is not None and (match := RESUME.match(name)):
         name = match[1]
     return name

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from gpudoctor.diagnosis import Budget, Diagnosis, Finding, Remedy, Severity
-from gpudoctor.reporters import diff, wording
+from gpudoctor.reporters import compile_section, diff, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_count, format_ns, format_share, plural
@@ -46,6 +46,7 @@ def render(diagnosis: Diagnosis, width: int = WIDTH, color: bool = False) -> str
     _headline(paper, diagnosis)
     _budget(paper, diagnosis.budget)
     _caveats(paper, diagnosis.run.integrity)
+    compile_section.write(paper, diagnosis.compilation)
     _findings(paper, diagnosis)
     _rest(paper, diagnosis)
     return paper.text

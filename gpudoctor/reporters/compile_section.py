@@ -1,0 +1,82 @@
+"""The terminal report's part on torch.compile: totals, and each function with its graphs and breaks."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from gpudoctor.diagnosis import Compilation, CompiledFrame, Location
+from gpudoctor.reporters.terminal import Paper
+from gpudoctor.reporters.wording import one_line, place
+from gpudoctor.units import format_count, format_ns, plural
+
+_MOST = 12
+"""Lines for frames and breaks; a large model can have hundreds."""
+
+
+def write(paper: Paper, compiled: Compilation | None) -> None:
+    """Writes the section; nothing when nothing was compiled."""
+    if compiled is None:
+        return
+    paper.gap()
+    paper.line(Text.assemble(("Compilation", "bold"), (f"  {totals(compiled)}", "dim")), hang=2)
+    lines = [line for frame in compiled.frames for line in _frame(frame)]
+    for line, hang in lines[:_MOST]:
+        paper.line(line, indent=2, hang=hang)
+    if len(lines) > _MOST:
+        paper.line(Text(f"… and {plural(len(lines) - _MOST, 'more line')}; `--output-format json` has all"), indent=2)
+
+
+def totals(compiled: Compilation) -> str:
+    """`3 graphs · 1 break · 2 recompiles · 1.20 s compiling`, with what compiled after warm-up."""
+    words = [
+        plural(compiled.graphs, "graph"),
+        plural(compiled.graph_breaks, "break"),
+        plural(compiled.recompiles, "recompile"),
+        f"{format_ns(compiled.compile_ns)} compiling",
+    ]
+    if compiled.backend_ns or compiled.backward_ns:
+        words[-1] += f" ({format_ns(compiled.backend_ns + compiled.backward_ns)} of it in the backend)"
+    if compiled.steady_ns:
+        words.append(f"{format_ns(compiled.steady_ns)} of it after warm-up")
+    return " · ".join(words)
+
+
+def _frame(frame: CompiledFrame) -> list[tuple[Text, int]]:
+    name = "  goes on" if frame.resumes else one_line(frame.function)
+    head = Text.assemble((name, "" if frame.resumes else "bold"), "  ", (_place(frame.where), "cyan"), "  ")
+    head.append(" · ".join(_facts(frame)), "dim")
+    lines = [(head, 4)]
+    for broke in frame.breaks:
+        text = Text.assemble(
+            "  break  ", (place(broke.where), "cyan"), f"  {one_line(broke.reason or 'no reason given')}"
+        )
+        if broke.break_id:
+            text.append(f" ({broke.break_id})", "dim")
+        if broke.count > 1:
+            text.append(f", {format_count(broke.count)} times", "dim")
+        lines.append((text, 4))
+    return lines
+
+
+def _place(where: Location | None) -> str:
+    """The place; a library's file without the folder it is installed in."""
+    return place(where).rpartition("site-packages/")[2]
+
+
+def _facts(frame: CompiledFrame) -> list[str]:
+    words = []
+    if frame.versions > 1:
+        words.append(plural(frame.versions, "version"))
+    if frame.operators:
+        words.append(plural(frame.operators, "operator"))
+    elif any(broke.skipped for broke in frame.breaks):
+        words.append("runs eagerly")
+    else:
+        words.append("no operators")
+    if frame.guards is not None:
+        words.append(plural(frame.guards, "guard"))
+    if frame.compile_ns:
+        words.append(format_ns(frame.compile_ns))
+    if frame.limit:
+        words.append("recompile limit reached")
+    return words
