@@ -7,6 +7,7 @@
     fail-on = "warning"             # error, warning, info or never
     budget = 120                    # seconds of steps that `check` watches at most
     preview = true                  # preview rules as well
+    total-steps = 100000            # steps of the whole training: one-time costs are spread over them
 
     [tool.gpudoctor.rules.GD601]
     max_wait_ratio = 0.1            # a threshold of that rule
@@ -28,7 +29,7 @@ from gpudoctor.errors import UsageError
 
 FailOn = Literal["error", "warning", "info", "never"]
 Value = int | float | str | bool
-_KEYS = ("rule-dirs", "select", "ignore", "fail-on", "budget", "preview", "rules")
+_KEYS = ("rule-dirs", "select", "ignore", "fail-on", "budget", "preview", "total-steps", "rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Config:
         fail_on: lowest severity at which the exit code is 1.
         budget_s: seconds of steps that `check` watches at most; None means its default.
         preview: whether preview rules run.
+        total_steps: steps of the whole training, over which one-time costs are spread; None: over the steps seen.
         thresholds: threshold values by rule id and threshold name.
     """
 
@@ -53,6 +55,7 @@ class Config:
     fail_on: FailOn = "never"
     budget_s: float | None = None
     preview: bool = False
+    total_steps: int | None = None
     thresholds: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
@@ -122,6 +125,7 @@ def _config(path: Path, table: Mapping[str, Any]) -> Config:
         fail_on=_fail_on(path, table),
         budget_s=_budget(path, table),
         preview=_preview(path, table),
+        total_steps=_total_steps(path, table),
         thresholds=_thresholds(path, table),
     )
 
@@ -155,6 +159,13 @@ def _preview(path: Path, table: Mapping[str, Any]) -> bool:
     value = table.get("preview", False)
     if not isinstance(value, bool):
         raise _wrong(path, "preview", value, "true or false")
+    return value
+
+
+def _total_steps(path: Path, table: Mapping[str, Any]) -> int | None:
+    value = table.get("total-steps")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
+        raise _wrong(path, "total-steps", value, "a whole number above 0")
     return value
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import gpudoctor
 from gpudoctor.compilation import compilation
 from gpudoctor.config import Config
-from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, StepTime
+from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, Saving, StepTime
+from gpudoctor.engine.finding import severity_of
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
@@ -44,6 +45,9 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     if shaky is not None:
         run = replace(run, integrity=(*run.integrity, shaky))
         findings = tuple(map(_at_most_warning, findings))
+    if config is not None and config.total_steps is not None:
+        by_id = {rule.id: rule for rule in rules}
+        findings = tuple(_over(finding, by_id[finding.rule], run, config.total_steps) for finding in findings)
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
@@ -70,6 +74,19 @@ ones: a light profiler adds up to its own length to a step of half a millisecond
 
 def _at_most_warning(finding: Finding) -> Finding:
     return replace(finding, severity="warning") if finding.saving and finding.severity == "error" else finding
+
+
+def _over(finding: Finding, rule: Rule, run: Run, total: int) -> Finding:
+    """A finding on compile time that ends some day, with its cost spread over the whole training."""
+    saving = finding.saving
+    if saving is None or not run.step_ns or total <= run.steps or not saving.basis.startswith(COMPILE_TIME):
+        return finding
+    if not saving.basis.endswith("steps seen"):  # it goes on in the steady state
+        return finding
+    ns = round(saving.ns_per_step * run.steps / total)
+    basis = f"{COMPILE_TIME} over the {total:,} steps of the training, if nothing new comes after those seen"
+    spread = Saving(ns, ns / (run.step_ns + ns), saving.grade, basis)
+    return replace(finding, saving=spread, severity=severity_of(rule, None, spread))
 
 
 def _unstable(run: Run) -> str | None:

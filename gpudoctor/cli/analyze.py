@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, configuration
+from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, TotalSteps, configuration
 
 if TYPE_CHECKING:
     from gpudoctor.config import Config
@@ -31,12 +31,13 @@ def analyze(
     ignore: Ignore = None,
     fail_on: Fail = None,
     preview: Preview = False,
+    total_steps: TotalSteps = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that read several traces at once.")] = 1,
 ) -> int:
     """See HELP."""
     from gpudoctor.ingest.ranks import find
 
-    config = configuration(select, ignore, preview, fail_on)
+    config = configuration(select, ignore, preview, fail_on, total_steps)
     inputs = find(paths)
     if len(inputs) == 1:
         return _one(inputs[0], config, output_format, output)

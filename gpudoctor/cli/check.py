@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, configuration
+from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, TotalSteps, configuration
 from gpudoctor.errors import UsageError
 
 HELP = """Run a training script under observation and say what is slow in it.
@@ -65,6 +65,7 @@ def check(
     ignore: Ignore = None,
     fail_on: Fail = None,
     preview: Preview = False,
+    total_steps: TotalSteps = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on the terminal.")] = False,
 ) -> int:
     """See HELP."""
@@ -77,7 +78,7 @@ def check(
     if budget is not None and not math.isfinite(budget):
         raise UsageError(f"--budget is {budget}; give seconds, or --run-to-end for no bound")
     what = parse_target(target or [], module)
-    config = configuration(select, ignore, preview, fail_on)
+    config = configuration(select, ignore, preview, fail_on, total_steps)
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.engine.run import check_config
 

@@ -45,8 +45,24 @@ Fail = Annotated[
     FailOn | None, typer.Option("--fail-on", help="Exit with 1 from this severity on.", show_default="never")
 ]
 
+TotalSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--total-steps",
+        min=1,
+        help="Steps of the whole training: compile time is spread over them.",
+        show_default="the steps seen",
+    ),
+]
 
-def configuration(select: list[str] | None, ignore: list[str] | None, preview: bool, fail_on: FailOn | None) -> Config:
+
+def configuration(
+    select: list[str] | None,
+    ignore: list[str] | None,
+    preview: bool,
+    fail_on: FailOn | None,
+    total_steps: int | None = None,
+) -> Config:
     """`[tool.gpudoctor]` of the working folder, with the command line's options on top."""
     from gpudoctor.config import load_config
 
@@ -58,6 +74,8 @@ def configuration(select: list[str] | None, ignore: list[str] | None, preview: b
         changes["ignore"] = _split(ignore)
     if preview:
         changes["preview"] = True
+    if total_steps is not None:
+        changes["total_steps"] = total_steps
     if fail_on is not None:
         changes["fail_on"] = fail_on.value
     return replace(config, **changes)  # type: ignore[arg-type]
