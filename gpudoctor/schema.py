@@ -440,6 +440,8 @@ TABLES: dict[str, Table] = {
             ("skipped", "bool", "the whole frame runs eagerly because of it"),
             ("graphs", "int", "graphs of the function and its continuations in the end"),
             ("ran_in_steps", "bool", "code of the broken frame ran in the steps"),
+            ("whole", "bool", "because of it nothing at all of what torch.compile was given is compiled"),
+            ("idle_ns", "int", "time a step that the device idled at it; null without a GPU or when not passed"),
         ),
         _table(
             "recompiles",

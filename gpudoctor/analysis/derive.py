@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import budget, late_compiles, recompile_causes
+from gpudoctor.analysis import break_idle, budget, late_compiles, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
+    if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:
+        idle = break_idle.per_step(
+            profile.rows("compilations"), profile.rows("graph_breaks"), profile.table("ops"), made["gaps"]
+        )
+        made = {**made, "graph_breaks": break_idle.with_idle(profile.table("graph_breaks"), idle)}
     return made
 
 

@@ -45,6 +45,13 @@ def rows(
     return made
 
 
+def mark(breaks: Sequence[Row], effects: Sequence[Row]) -> None:
+    """Fills `whole` of `graph_breaks`, in place: breaks that left nothing of a target compiled."""
+    places = {(row["why_file"], row["why_line"]) for row in effects if row["no_effect"] == "skipped"}
+    for row in breaks:
+        row["whole"] = bool(row["skipped"]) and (row["file"], row["line"]) in places
+
+
 def _root(call: Row) -> tuple[Any, Any]:
     return call.get("target_file"), call.get("target_function")
 

@@ -122,6 +122,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         tables["compile_effects"] = compile_effects.rows(
             log.compile_calls, targets, tables["compilations"], tables["graph_breaks"]
         )
+        compile_effects.mark(tables["graph_breaks"], tables["compile_effects"])
     else:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     tables["schedulers"] = log.schedulers
