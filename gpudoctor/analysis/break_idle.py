@@ -20,7 +20,9 @@ Window = tuple[int, int]
 def per_step(
     compilations: Sequence[Row], breaks: Sequence[Row], ops: pd.DataFrame, gaps: pd.DataFrame
 ) -> dict[tuple[int, Any, Any], int]:
-    """Mean idle time in nanoseconds a step by (frame, file, line) of the break; only breaks that were passed.
+    """Mean idle time in nanoseconds a step by (frame, file, line) of the break, on the device that waits longest.
+
+    Breaks that were not passed in a profiled step are not in it.
 
     Args:
         compilations: rows of `compilations`.
@@ -31,13 +33,25 @@ def per_step(
     chain = compile_chain.graph(compilations, breaks)
     edges = {(a, b): (edge["file"], edge["line"]) for a, b, edge in chain.edges(data=True) if a != b}
     steps = max(1, ops["step"].nunique())
+    windows = [(frames, window) for frames, window in _between(ops) if frames in edges]
     idle: dict[tuple[int, Any, Any], int] = {}
-    spans = list(zip(gaps["start_ns"], gaps["start_ns"] + gaps["dur_ns"], strict=True))
-    for (before, after), window in _between(ops):
-        if (place := edges.get((before, after))) is not None:
-            key = (before, *place)
-            idle[key] = idle.get(key, 0) + _overlap(spans, window)
-    return {key: total // steps for key, total in idle.items()}
+    for _, own in gaps.groupby("device"):
+        spans = _joined(own)
+        here: dict[tuple[int, Any, Any], int] = {}
+        for frames, window in windows:
+            key = (frames[0], *edges[frames])
+            here[key] = here.get(key, 0) + _overlap(spans, window)
+        idle |= {key: max(total // steps, idle.get(key, 0)) for key, total in here.items()}
+    return idle
+
+
+def _joined(gaps: pd.DataFrame) -> list[Window]:
+    """Idle stretches: gaps are cut where what the host does changes."""
+    made: list[Window] = []
+    for start, took in gaps.sort_values("start_ns")[["start_ns", "dur_ns"]].itertuples(index=False):
+        begin = made.pop()[0] if made and made[-1][1] >= start else int(start)
+        made.append((begin, int(start + took)))
+    return made
 
 
 def _between(ops: pd.DataFrame) -> list[tuple[tuple[int, int], Window]]:
