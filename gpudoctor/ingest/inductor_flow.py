@@ -1,0 +1,175 @@
+"""Which nodes of the graph each call in the output code computes.
+
+Triton kernels list their nodes in a comment. C++ kernels do not: theirs follow from the buffers. What a library call
+takes and returns, and what the graph takes and returns, have names in the graph; a kernel between them computes the
+nodes between the names it reads and the names it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from gpudoctor.ingest.inductor_graph import Graph, Node
+from gpudoctor.ingest.inductor_wrapper import Buffer, Call, Code
+
+Value = tuple[int, int]
+"""What one call left in one storage: index of the call (-1: an input of the graph) and the storage."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What one call reads and writes.
+
+    Attributes:
+        reads: for each buffer that it reads what lies in it, in the order of the arguments; a buffer that nothing was
+            written to is left out.
+        writes: the values it makes.
+        read_buffers: the buffers themselves, each once, with the bytes of an element.
+        write_buffers: likewise.
+    """
+
+    reads: list[Value | None] = field(default_factory=list)
+    writes: list[Value] = field(default_factory=list)
+    read_buffers: list[tuple[Buffer, int | None]] = field(default_factory=list)
+    write_buffers: list[tuple[Buffer, int | None]] = field(default_factory=list)
+
+
+def traffic(code: Code) -> tuple[list[Traffic], dict[int, Value | None]]:
+    """What each call reads and writes, and what lies in each storage in the end (None: parts of several calls)."""
+    content: dict[int, Value | None] = {buffer.storage: (-1, buffer.storage) for buffer in code.inputs}
+    largest: dict[int, int] = {}
+    found = []
+    for at, call in enumerate(code.calls):
+        one = Traffic()
+        for buffer, reads, writes, item_bytes in _roles(code, call):
+            largest[buffer.storage] = max(largest.get(buffer.storage, 0), buffer.numel or 0)
+            if reads and buffer.storage in content:
+                one.reads.append(content[buffer.storage])
+                one.read_buffers.append((buffer, item_bytes))
+            if writes:
+                one.writes.append((at, buffer.storage))
+                one.write_buffers.append((buffer, item_bytes))
+        for (_, storage), (buffer, _) in zip(one.writes, one.write_buffers, strict=True):
+            # kernels that each fill a part of one buffer (a concatenation) leave no single value
+            part = storage in content and (buffer.numel or 0) < largest[storage]
+            content[storage] = None if part else (at, storage)
+        found.append(one)
+    return found, content
+
+
+def _roles(code: Code, call: Call) -> list[tuple[Buffer, bool, bool, int | None]]:
+    """(buffer, read, written, bytes of an element) of a call's tensors."""
+    kernel = code.kernels.get(call.target) if call.kernel else None
+    if kernel is None:
+        given = [(buffer, True, False, None) for buffer in call.arguments if buffer is not None]
+        if call.result is not None:
+            return [*given, (call.result, False, True, None)]
+        return [(buffer, True, at == 0, None) for at, (buffer, _, _, _) in enumerate(given)]
+    if len(kernel.arguments) < len(call.arguments) and kernel.arguments:
+        return []
+    return [
+        (buffer, role.reads, role.writes, role.item_bytes)
+        for buffer, role in zip(call.arguments, kernel.arguments, strict=False)
+        if buffer is not None
+    ]
+
+
+def packet(target: str) -> str:
+    """The operator that a library call stands for: `aten.addmm` for `extern_kernels.addmm`."""
+    name = target.removeprefix("torch.ops.").replace("extern_kernels.bias_", "extern_kernels.")
+    parts = name.replace("extern_kernels.", "aten.").split(".")
+    return ".".join(parts[:2]).rstrip("_")
+
+
+def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
+    """For each call the nodes it computes, in the graph's order, and whether that is certain.
+
+    Where it is not, the nodes are those of the call and of neighbours that cannot be told from it.
+    """
+    extern = _extern_nodes(code, graph)
+    flow, content = traffic(code)
+    names: dict[Value, str] = {(-1, buffer.storage): buffer.name for buffer in code.inputs}
+    for at, name in extern.items():
+        names |= dict.fromkeys(flow[at].writes, name)
+    for at, name in extern.items():
+        _name_arguments(flow[at], graph, name, names)
+    if len(code.outputs) == len(graph.outputs):
+        for buffer, output in zip(code.outputs, graph.outputs, strict=True):
+            value = content.get(buffer.storage) if buffer is not None else None
+            if value is not None and (source := graph.source(output)) is not None:
+                names.setdefault(value, source)
+    _name_mutations(code, graph, content, names)
+    never = {packet(call.target) for call in code.calls if not call.kernel}
+    stops = {node.name for node in graph.nodes.values() if node.op.rstrip("_") in never}
+    used = {value for one in flow for value in one.reads} | set(content.values())
+    found: list[tuple[list[Node], bool]] = []
+    for at, call in enumerate(code.calls):
+        listed = [graph.nodes[name] for name in code.fragments.get(call.target, ()) if name in graph.nodes]
+        if at in extern:
+            found.append(([graph.nodes[extern[at]]], True))
+        elif call.kernel and listed:
+            found.append((listed, True))
+        elif call.kernel:
+            found.append(_between(flow[at], graph, names, stops, used))
+        else:
+            found.append(([], False))
+    return found
+
+
+def _extern_nodes(code: Code, graph: Graph) -> dict[int, str]:
+    """The node of each library call: those of one operator are in the graph in the order of their buffers' numbers."""
+    calls: dict[str, list[int]] = defaultdict(list)
+    for at, call in enumerate(code.calls):
+        if not call.kernel:
+            calls[packet(call.target)].append(at)
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for node in graph.nodes.values():
+        nodes[node.op.rstrip("_")].append(node.name)
+    found: dict[int, str] = {}
+    for op, places in calls.items():
+        if len(places) != len(nodes[op]):
+            continue  # some of them became part of generated kernels
+        numbers = {at: _number(code.calls[at].result) for at in places}
+        numbered = None not in numbers.values()
+        in_order = sorted(places, key=lambda at: numbers[at] or 0) if numbered else places
+        found |= dict(zip(in_order, nodes[op], strict=True))
+    return found
+
+
+def _number(buffer: Buffer | None) -> int | None:
+    digits = re.fullmatch(r"buf(\d+)", buffer.name) if buffer is not None else None
+    return int(digits[1]) if digits else None
+
+
+def _name_arguments(flow: Traffic, graph: Graph, name: str, names: dict[Value, str]) -> None:
+    """A library call's arguments are its node's, in the same order."""
+    inputs = graph.nodes[name].inputs
+    if len(flow.reads) != len(inputs) and not graph.nodes[name].op.endswith("convolution"):
+        return
+    for value, given in zip(flow.reads, inputs, strict=False):
+        if value is not None and (source := graph.source(given)) is not None:
+            names.setdefault(value, source)
+
+
+def _name_mutations(code: Code, graph: Graph, content: dict[int, Value | None], names: dict[Value, str]) -> None:
+    """What an input holds in the end is what the graph copies into it: running statistics, parameters."""
+    storages = {buffer.name: buffer.storage for buffer in code.inputs}
+    for node in graph.nodes.values():
+        if node.op == "aten.copy_" and len(node.inputs) == 2 and node.inputs[0] in storages:
+            value, source = content.get(storages[node.inputs[0]]), graph.source(node.inputs[1])
+            if value is not None and value[0] >= 0 and source is not None:
+                names.setdefault(value, source)
+
+
+def _between(
+    flow: Traffic, graph: Graph, names: dict[Value, str], stops: set[str], used: set[Value | None]
+) -> tuple[list[Node], bool]:
+    outputs = [names[value] for value in flow.writes if value in names]
+    reads = [None if value is None else names.get(value) for value in flow.reads]
+    known = {name for name in reads if name is not None} | stops
+    found = [node for node in graph.between(outputs, frozenset(known - set(outputs))) if node.name not in stops]
+    # a buffer that nobody reads afterwards is the kernel's own scratch: what it holds lies in between
+    wanted = [value for value in flow.writes if value in used]
+    return found, bool(outputs) and all(value in names for value in wanted) and None not in reads
