@@ -103,7 +103,8 @@ def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
     _name_mutations(code, graph, content, names)
     never = {packet(call.target) for call in code.calls if not call.kernel}
     stops = {node.name for node in graph.nodes.values() if node.op.rstrip("_") in never}
-    used = {value for one in flow for value in one.reads} | set(content.values())
+    kept = [buffer for buffer in (*code.outputs, *code.inputs) if buffer is not None]
+    used = {value for one in flow for value in one.reads} | {content.get(buffer.storage) for buffer in kept}
     found: list[tuple[list[Node], bool]] = []
     for at, call in enumerate(code.calls):
         listed = [graph.nodes[name] for name in code.fragments.get(call.target, ()) if name in graph.nodes]
