@@ -88,11 +88,9 @@ def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
 
     Where it is not, the nodes are those of the call and of neighbours that cannot be told from it.
     """
-    extern = _extern_nodes(code, graph)
     flow, content = traffic(code)
     names: dict[Value, str] = {(-1, buffer.storage): buffer.name for buffer in code.inputs}
-    for at, name in extern.items():
-        names |= dict.fromkeys(flow[at].writes, name)
+    extern = _extern_nodes(code, graph, flow, names)
     for at, name in extern.items():
         _name_arguments(flow[at], graph, name, names)
     if len(code.outputs) == len(graph.outputs):
@@ -119,8 +117,12 @@ def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
     return found
 
 
-def _extern_nodes(code: Code, graph: Graph) -> dict[int, str]:
-    """The node of each library call: those of one operator are in the graph in the order of their buffers' numbers."""
+def _extern_nodes(code: Code, graph: Graph, flow: list[Traffic], names: dict[Value, str]) -> dict[int, str]:
+    """The node of each library call; `names` gains what these calls write.
+
+    Calls of one operator are in the graph in the order of their buffers' numbers. Calls without a buffer of their own
+    (a wait for communication) can have been moved: there the argument tells.
+    """
     calls: dict[str, list[int]] = defaultdict(list)
     for at, call in enumerate(code.calls):
         if not call.kernel:
@@ -129,13 +131,26 @@ def _extern_nodes(code: Code, graph: Graph) -> dict[int, str]:
     for node in graph.nodes.values():
         nodes[node.op.rstrip("_")].append(node.name)
     found: dict[int, str] = {}
+    moved: list[int] = []
     for op, places in calls.items():
-        if len(places) != len(nodes[op]):
-            continue  # some of them became part of generated kernels
         numbers = {at: _number(code.calls[at].result) for at in places}
-        numbered = None not in numbers.values()
-        in_order = sorted(places, key=lambda at: numbers[at] or 0) if numbered else places
-        found |= dict(zip(in_order, nodes[op], strict=True))
+        if len(places) > 1 and None in numbers.values():
+            moved += places
+        elif len(places) == len(nodes[op]):  # else some of them became part of generated kernels
+            found |= dict(zip(sorted(places, key=lambda at: numbers[at] or 0), nodes[op], strict=True))
+    for at, name in found.items():
+        names |= dict.fromkeys(flow[at].writes, name)
+    for at in sorted(moved):
+        given = next(iter(flow[at].reads), None)
+        source = names.get(given) if given is not None else None
+        fitting = [
+            name
+            for name in nodes[packet(code.calls[at].target)]
+            if source is not None and (inputs := graph.nodes[name].inputs) and graph.source(inputs[0]) == source
+        ]
+        if len(fitting) == 1:
+            found[at] = fitting[0]
+            names |= dict.fromkeys(flow[at].writes, fitting[0])
     return found
 
 
