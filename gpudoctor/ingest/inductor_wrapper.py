@@ -100,7 +100,8 @@ def read_code(text: str) -> Code:
         if isinstance(statement, ast.Assign) and (made := _definition(statement)):
             code.kernels[made.name] = made
     lines = text.splitlines()
-    for function in ast.walk(tree):
+    classes = [statement for statement in tree.body if isinstance(statement, ast.ClassDef)]
+    for function in (*tree.body, *(inner for outer in classes for inner in outer.body)):
         # a graph that CUDA graphs cut in parts has a function for each of them
         if isinstance(function, ast.FunctionDef) and re.fullmatch(r"call|partition_\d+", function.name):
             _Calls(code, lines).read(function)
