@@ -486,6 +486,11 @@ TABLES: dict[str, Table] = {
             ("op", "str", "operator that it stands for, e.g. aten.addmm"),
             ("op_class", "str", "as in ops"),
             ("fallback", "bool", "the operator itself is called, as in eager code, for want of a kernel"),
+            (
+                "has_lowering",
+                "bool",
+                "Inductor generates code for it as a rule: simple pointwise work, reductions, copies",
+            ),
             ("ops", "str", "operator in the graph; null when it could not be told"),
             ("nodes", "str", "nodes of the graph that it computes, comma separated; null when unknown"),
             ("file", "str", "user's source file that calls it; null when unknown"),

@@ -29,6 +29,13 @@ PROVENANCE = "inductor_provenance_tracking_kernel_stack_traces"
 
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
 _FALLBACKS = ("aten", "prims")
+_LOWERED = frozenset(
+    (
+        *("add", "sub", "mul", "div", "neg", "abs", "pow", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu"),
+        *("where", "clamp", "maximum", "minimum", "sum", "mean", "amax", "amin", "var_mean", "clone", "copy", "cat"),
+    )
+)
+"""Operators that Inductor's lowerings (torch/_inductor/lowering.py) give code on every device, for real dtypes."""
 
 
 @dataclass(slots=True)
@@ -231,6 +238,7 @@ def _extern(call: Call) -> Row:
         "op": op,
         "op_class": op_class(f"aten::{short}") if space in _FALLBACKS or library else "other",
         "fallback": not library and space in _FALLBACKS,
+        "has_lowering": space in _FALLBACKS and short in _LOWERED,
     }
 
 
