@@ -15,6 +15,8 @@ from gpudoctor.ingest.inductor_code import CodeTables, Row
 if TYPE_CHECKING:
     import pandas as pd
 
+_COLUMNS = ("file", "line", "function", "precision")
+
 
 def join(code: CodeTables, traced: Mapping[str, pd.DataFrame]) -> None:
     """Fills `launches_per_step` and `time_ns`, and puts the user's line wherever the trace points at generated code.
@@ -112,9 +114,10 @@ def _replace(table: pd.DataFrame, generated: set[str], code: CodeTables) -> None
     places = table["file"].isin(sorted(generated)).to_numpy().nonzero()[0]
     inside = table.iloc[places]
     lines: dict[int, tuple[Any, ...]] = {}
+    nowhere = (None, None, None, None)
     for at, file, line in zip(places.tolist(), inside["file"], inside["line"].fillna(0), strict=True):
         _, mine = code.places.get((str(file), int(line)), (None, None))
-        lines[at] = mine or (None, None, None)
+        lines[at] = (*mine, "call") if mine else nowhere
     _set(table, lines)
 
 
@@ -122,9 +125,8 @@ def _set(table: pd.DataFrame, lines: Mapping[int, tuple[Any, ...]]) -> None:
     if not lines:
         return
     rows = list(lines)
-    for name, values in zip(("file", "line", "function"), zip(*lines.values(), strict=True), strict=False):
-        if name not in table:
-            continue
+    names = _COLUMNS if "function" in table else _COLUMNS[:2]  # precision means something else in `kernels`
+    for name, values in zip(names, zip(*lines.values(), strict=True), strict=False):
         column = table[name].astype(object)
         column.iloc[rows] = list(values)
         table[name] = column.astype("category" if table[name].dtype.name == "category" else table[name].dtype)

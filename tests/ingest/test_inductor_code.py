@@ -328,18 +328,17 @@ def ops(*rows: Mapping[str, Any]) -> Any:
     return schema.frame("ops", [{"op": at, "step": 3} | dict(row) for at, row in enumerate(rows)])
 
 
-def call_line(text: str, called: str) -> int:
-    return next(at for at, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(called))
+PRODUCT = next(at for at, line in enumerate(TRITON.splitlines(), 1) if "extern_kernels.mm(" in line)
 
 
 def test_operators_at_a_line_of_the_generated_code_land_on_the_users_line() -> None:
     made = code_tables((artifact("inductor_post_grad_graph"), GRAPH), (OUTPUT, TRITON))
-    place = {"file": "/cache/xy/cxy.py", "line": call_line(TRITON, "extern_kernels.mm"), "function": "call"}
+    place = {"file": "/cache/xy/cxy.py", "line": PRODUCT, "function": "call", "precision": "call"}
     table = ops(
         {"name": "Torch-Compiled Region: 2/0", "file": "train.py", "line": 9, "dur_ns": 900},
         {"name": "aten::mm", "parent": 0, "dur_ns": 500, **place},
         {"name": "aten::resize_", "parent": 1, "dur_ns": 100, **place},
-        {"name": "aten::empty", "parent": 0, "dur_ns": 100, "file": "/cache/xy/cxy.py", "line": 1},
+        {"name": "aten::empty", "parent": 0, "dur_ns": 100, "file": "/cache/xy/cxy.py", "line": 1, "precision": "call"},
     )
     inductor_context.join(made, {"ops": table})
     (product,) = made.calls
@@ -348,6 +347,7 @@ def test_operators_at_a_line_of_the_generated_code_land_on_the_users_line() -> N
     assert table["line"].tolist()[:3] == [9, 7, 7]
     assert table["function"].tolist()[1] == "forward"
     assert table["file"].isna().tolist() == [False, False, False, True]
+    assert table["precision"].fillna("").tolist() == ["", "call", "call", ""]
     assert {row.get("time_ns") for row in made.kernels} == {None}
 
 
@@ -368,14 +368,16 @@ def test_a_kernel_on_the_gpu_has_its_time_and_its_line() -> None:
         [
             {"kernel": 0, "name": "triton_poi_fused_add_sin_0", "step": 3, "dur_ns": 10},
             {"kernel": 1, "name": "triton_poi_fused_add_sin_0", "step": 4, "dur_ns": 20, "file": "own.py", "line": 1},
-            {"kernel": 2, "name": "sm90_gemm", "step": 4, "dur_ns": 99},
+            {"kernel": 2, "name": "sm90_gemm", "step": 4, "dur_ns": 99, "file": "/cache/xy/cxy.py", "line": 2},
+            {"kernel": 3, "name": "gemm", "precision": "tf32", "file": "/cache/xy/cxy.py", "line": PRODUCT},
         ],
     )
     inductor_context.join(made, {"kernels": kernels})
     first, second = made.kernels
     assert (first["launches_per_step"], first["time_ns"]) == (1.0, 15)
     assert (second["launches_per_step"], second["time_ns"]) == (0.0, 0)
-    assert kernels["line"].fillna(-1).tolist() == [5, 1, -1]
+    assert kernels["line"].fillna(-1).tolist() == [5, 1, -1, 7]
+    assert kernels["precision"].iloc[3] == "tf32"
 
 
 def test_kernels_of_two_graphs_with_one_name_are_told_by_their_region() -> None:
