@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.ingest.inductor_flow import nodes_of_calls, packet, traffic
+from gpudoctor.ingest.inductor_flow import known_arguments, nodes_of_calls, packet, traffic
 from gpudoctor.ingest.inductor_graph import Graph, Line, Node, parse_graph
 from gpudoctor.ingest.inductor_unfused import unfused
 from gpudoctor.ingest.inductor_wrapper import Buffer, Call, Code, read_code
@@ -214,7 +214,7 @@ class _Rows:
     def _kernel(self, calls: Sequence[int]) -> Row:
         kernel = self._code.kernels[self._code.calls[calls[0]].target]
         flows = [self._flow[at] for at in calls]
-        known = bool(kernel.arguments)
+        known = all(known_arguments(kernel, self._code.calls[at]) for at in calls)
         both = {a.name for a in kernel.arguments if a.reads and a.writes}
         return {
             "kernel": kernel.name,

@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from gpudoctor.ingest.inductor_graph import Graph, Node
+from gpudoctor.ingest.inductor_kernels import Kernel
 from gpudoctor.ingest.inductor_wrapper import Buffer, Call, Code
 
 Value = tuple[int, int]
@@ -67,13 +68,19 @@ def _roles(code: Code, call: Call) -> list[tuple[Buffer, bool, bool, int | None]
         if call.result is not None:
             return [*given, (call.result, False, True, None)]
         return [(buffer, True, at == 0, None) for at, (buffer, _, _, _) in enumerate(given)]
-    if len(kernel.arguments) < len(call.arguments) and kernel.arguments:
-        return []
+    if not known_arguments(kernel, call):  # each may be read and written
+        return [(buffer, True, True, None) for buffer in call.arguments if buffer is not None]
     return [
         (buffer, role.reads, role.writes, role.item_bytes)
         for buffer, role in zip(call.arguments, kernel.arguments, strict=False)
         if buffer is not None
     ]
+
+
+def known_arguments(kernel: Kernel, call: Call) -> bool:
+    """Whether a call passes a buffer for each of its kernel's pointers, and for nothing else."""
+    passed = [at for at, buffer in enumerate(call.arguments) if buffer is not None]
+    return bool(passed) and passed == [at for at, role in enumerate(kernel.arguments) if role.pointer]
 
 
 def packet(target: str) -> str:

@@ -37,6 +37,7 @@ _ITEM_BYTES = {
 """Bytes of an element, by the names that C++ and Triton signatures use."""
 
 _CPP_HEAD = re.compile(r'extern "C"[^(]*?\bkernel\w*\s*\(([^)]*)\)', re.S)
+_USES = re.compile(r"in_out_ptr|in_ptr|out_ptr|ws_ptr|arg_[A-Z]$")
 _CPP_ARGUMENT = re.compile(r"^\s*(const\s+)?([\w:]+)\s*(\*?)\s*(?:__restrict__\s*)?(\w+)\s*$")
 _TRITON_SIGNATURE = re.compile(r"'signature': \{([^}]*)\}")
 _TRITON_ARGUMENT = re.compile(r"'?(\w+)'?: '([^']*)'")
@@ -98,13 +99,23 @@ def read_kernel(name: str, made_by: str, source: str | None) -> Kernel:
     return Kernel(name, kind)
 
 
-def _argument(name: str, pointer: bool, constant: bool, element: str) -> Argument:
-    """Inductor names what an argument is for: in_ptr0, out_ptr0, in_out_ptr0. Templates name it arg_A, out_ptr0."""
-    both = "in_out_ptr" in name
-    writes = (
-        pointer and not constant and (both or name.startswith("out_ptr") or "workspace" in name or name == "ws_ptr")
-    )
-    return Argument(name, pointer, pointer and (both or not writes), writes, _ITEM_BYTES.get(element))
+def _argument(name: str, pointer: bool, constant: bool, element: str) -> Argument | None:
+    """Inductor names an argument for its use: in_ptr0, out_ptr0, in_out_ptr0, in templates arg_A.
+
+    None for any other name (kernels that the user wrote, further results of templates), unless it cannot be written.
+    """
+    if not pointer:
+        return Argument(name, False, False, False, None)
+    use = _USES.match(name)
+    if use is None and not constant:
+        return None
+    writes = use is not None and use[0] in ("out_ptr", "in_out_ptr", "ws_ptr") and not constant
+    return Argument(name, True, not writes or name.startswith("in_out_ptr"), writes, _ITEM_BYTES.get(element))
+
+
+def _all_known(arguments: list[Argument | None]) -> tuple[Argument, ...]:
+    known = tuple(argument for argument in arguments if argument is not None)
+    return known if len(known) == len(arguments) else ()
 
 
 def _cpp_arguments(source: str) -> tuple[Argument, ...]:
@@ -114,7 +125,7 @@ def _cpp_arguments(source: str) -> tuple[Argument, ...]:
     found = [_CPP_ARGUMENT.match(part) for part in head[1].split(",")]
     if not all(found):
         return ()
-    return tuple(_argument(m[4], bool(m[3]), bool(m[1]), m[2]) for m in found if m is not None)
+    return _all_known([_argument(m[4], bool(m[3]), bool(m[1]), m[2]) for m in found if m is not None])
 
 
 def _cpp_reduction(source: str) -> bool:
@@ -142,8 +153,8 @@ def _triton_arguments(source: str) -> tuple[Argument, ...]:
     if head is not None and pairs and pairs[0][0].isdigit():  # older signatures go by position
         names = [part.split(":")[0].strip() for part in head[1].split(",")]
         pairs = [(names[int(at)], kind) for at, kind in pairs if int(at) < len(names)]
-    return tuple(
-        _argument(name, kind.startswith("*"), False, kind.lstrip("*")) for name, kind in pairs if kind != "constexpr"
+    return _all_known(
+        [_argument(name, kind.startswith("*"), False, kind.lstrip("*")) for name, kind in pairs if kind != "constexpr"]
     )
 
 

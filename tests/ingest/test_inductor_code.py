@@ -291,6 +291,13 @@ def test_a_reduction_is_known_by_its_heuristic() -> None:
     assert read_code(text).kernels["triton_per_fused_sum_0"].reduction is True
 
 
+def test_what_a_kernel_of_the_users_reads_and_writes_is_not_guessed() -> None:
+    own = TRITON.replace("in_ptr0", "x_ptr").replace("'x_ptr': '*fp32', 'out_ptr0'", "'x_ptr': '*fp32', 'y_ptr'")
+    rows = code_tables((artifact("inductor_post_grad_graph"), GRAPH), (OUTPUT, own)).kernels
+    assert {(row["loads"], row["stores"], row["load_bytes"], row["in_place"]) for row in rows} == {(None,) * 4}
+    assert not any(row.get("unfused_with") for row in rows)
+
+
 def test_a_kernel_of_an_unknown_kind_has_a_name() -> None:
     kernel = read_kernel("k", "halide", "func f = 1\n")
     assert (kernel.kind, kernel.arguments, kernel.copy) == ("halide", (), None)
