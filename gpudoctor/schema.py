@@ -446,7 +446,7 @@ TABLES: dict[str, Table] = {
             ("file", "str", "user's source file that most of it comes from; null when unknown"),
             ("line", "int", "that line"),
             ("function", "str", "its function"),
-            ("lines", "str", "all user lines in it, as a JSON list of file:line"),
+            ("lines", "str", "user lines in it, as a JSON list of file:line; all of them where nodes are known"),
             (
                 "line_source",
                 "str",
@@ -496,7 +496,7 @@ TABLES: dict[str, Table] = {
             ("file", "str", "user's source file that calls it; null when unknown"),
             ("line", "int", "that line"),
             ("function", "str", "its function"),
-            ("lines", "str", "all user lines in it, as a JSON list of file:line"),
+            ("lines", "str", "user lines in it, as a JSON list of file:line; all of them where nodes are known"),
             (
                 "line_source",
                 "str",

@@ -167,9 +167,9 @@ class _Rows:
         found = [line for text in texts if (line := self._innermost(text)) is not None]
         if found:
             return found if call.kernel else found[:1], "provenance"
-        nodes, certain = self._nodes[at]
-        lines = [node.line for node in _working(nodes) if node.line is not None]
-        if not lines or not (certain or len(set(lines)) == 1):
+        computed = self._nodes[at]
+        lines = [node.line for node in _working(computed.nodes) if node.line is not None]
+        if not lines or not (computed.certain or len(set(lines)) == 1):
             return [], None
         listed = call.kernel and bool(self._code.fragments.get(call.target))
         return lines, "comment" if listed else "dataflow"
@@ -183,8 +183,8 @@ class _Rows:
     def _said(self, calls: Sequence[int], places: Sequence[tuple[list[Line], str | None]]) -> Row:
         lines = [line for at in calls for line in places[at][0]]
         main = self._main(calls, lines)
-        certain = all(self._nodes[at][1] for at in calls)
-        nodes = [node for at in calls for node in self._nodes[at][0]] if certain else []
+        complete = all(self._nodes[at].complete for at in calls)
+        nodes = [node for at in calls for node in self._nodes[at].nodes] if complete else []
         comment = [op for at in calls for op in self._code.calls[at].ops] if self._code.calls[calls[0]].kernel else []
         # a library call's comment lists what was computed in front of it as well
         ops = comment or [node.op for node in _working(nodes) if node.op != "getitem"]
@@ -207,7 +207,7 @@ class _Rows:
             return None
         if not self._code.calls[calls[0]].kernel:
             return lines[0]
-        nodes = [node.line for at in calls for node in _working(self._nodes[at][0]) if self._nodes[at][1]]
+        nodes = [node.line for at in calls for node in _working(self._nodes[at].nodes) if self._nodes[at].certain]
         weighed = [line for line in nodes if line in set(lines)]
         return Counter(weighed or lines).most_common(1)[0][0]
 

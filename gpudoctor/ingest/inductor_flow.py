@@ -19,6 +19,21 @@ Value = tuple[int, int]
 """What one call left in one storage: index of the call (-1: an input of the graph) and the storage."""
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The nodes of one call.
+
+    Attributes:
+        nodes: in the graph's order.
+        certain: each of them is the call's. Else some are of neighbours that cannot be told from it.
+        complete: and it has no others.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    certain: bool = False
+    complete: bool = False
+
+
 @dataclass(slots=True)
 class Traffic:
     """What one call reads and writes.
@@ -90,11 +105,8 @@ def packet(target: str) -> str:
     return ".".join(parts[:2]).rstrip("_")
 
 
-def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
-    """For each call the nodes it computes, in the graph's order, and whether that is certain.
-
-    Where it is not, the nodes are those of the call and of neighbours that cannot be told from it.
-    """
+def nodes_of_calls(code: Code, graph: Graph) -> list[Computed]:
+    """For each call the nodes it computes."""
     flow, content = traffic(code)
     names: dict[Value, str] = {(-1, buffer.storage): buffer.name for buffer in code.inputs}
     extern = _extern_nodes(code, graph, flow, names)
@@ -110,17 +122,17 @@ def nodes_of_calls(code: Code, graph: Graph) -> list[tuple[list[Node], bool]]:
     stops = {node.name for node in graph.nodes.values() if node.op.rstrip("_") in never}
     kept = [buffer for buffer in (*code.outputs, *code.inputs) if buffer is not None]
     used = {value for one in flow for value in one.reads} | {content.get(buffer.storage) for buffer in kept}
-    found: list[tuple[list[Node], bool]] = []
+    found: list[Computed] = []
     for at, call in enumerate(code.calls):
-        listed = [graph.nodes[name] for name in code.fragments.get(call.target, ()) if name in graph.nodes]
+        listed = tuple(graph.nodes[name] for name in code.fragments.get(call.target, ()) if name in graph.nodes)
         if at in extern:
-            found.append(([graph.nodes[extern[at]]], True))
+            found.append(Computed((graph.nodes[extern[at]],), True, True))
         elif call.kernel and listed:
-            found.append((listed, True))
+            found.append(Computed(listed, True, True))
         elif call.kernel:
             found.append(_between(flow[at], graph, names, stops, used))
         else:
-            found.append(([], False))
+            found.append(Computed())
     return found
 
 
@@ -188,11 +200,12 @@ def _name_mutations(code: Code, graph: Graph, content: dict[int, Value | None], 
 
 def _between(
     flow: Traffic, graph: Graph, names: dict[Value, str], stops: set[str], used: set[Value | None]
-) -> tuple[list[Node], bool]:
+) -> Computed:
     outputs = [names[value] for value in flow.writes if value in names]
     reads = [None if value is None else names.get(value) for value in flow.reads]
     known = {name for name in reads if name is not None} | stops
     found = [node for node in graph.between(outputs, frozenset(known - set(outputs))) if node.name not in stops]
     # a buffer that nobody reads afterwards is the kernel's own scratch: what it holds lies in between
-    wanted = [value for value in flow.writes if value in used]
-    return found, bool(outputs) and all(value in names for value in wanted) and None not in reads
+    whole = all(value in names for value in flow.writes if value in used)
+    certain = bool(outputs) and None not in reads
+    return Computed(tuple(found), certain, certain and whole)

@@ -105,6 +105,67 @@ def test_rows_have_declared_columns_only() -> None:
     assert len(schema.frame("extern_calls", made.calls)) == 3
 
 
+CHAIN_GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, arg0_1: "f32[8, 8][8, 1]cpu", arg1_1: "f32[8, 8][8, 1]cpu"):
+        # File: /proj/model.py:5 in forward, code: y = x.sin()
+        sin: "f32[8, 8][8, 1]cpu" = torch.ops.aten.sin.default(arg0_1)
+        # File: /proj/model.py:6 in forward, code: z = y.cos()
+        cos: "f32[8, 8][8, 1]cpu" = torch.ops.aten.cos.default(sin);  sin = None
+        # File: /proj/model.py:7 in forward, code: w = z @ w
+        mm: "f32[8, 8][8, 1]cpu" = torch.ops.aten.mm.default(cos, arg1_1)
+        # File: /proj/model.py:8 in forward, code: return w + z
+        add: "f32[8, 8][8, 1]cpu" = torch.ops.aten.add.Tensor(mm, cos);  mm = cos = None
+        return (add,)
+"""
+
+
+def chain(*calls: str) -> str:
+    """Two C++ kernels with one input and one with two, and these calls."""
+    one, two = "['const float*', 'float*']", "['const float*', 'const float*', 'float*']"
+    head = {
+        one: 'extern "C" void kernel(const float* in_ptr0, float* out_ptr0)\n{}',
+        two: 'extern "C" void kernel(const float* in_ptr0, const float* in_ptr1, float* out_ptr0)\n{}',
+    }
+    made = [
+        f"{name} = async_compile.cpp_pybinding({kind}, r'''\n{head[kind]}\n''')\n"
+        for name, kind in (("cpp_a", one), ("cpp_b", one), ("cpp_c", two))
+    ]
+    new = [f"    buf{at} = empty_strided_cpu((8, 8), (8, 1), torch.float32)\n" for at in range(4)]
+    return "".join(
+        (
+            *made,
+            "def call(args):\n    arg0_1, arg1_1 = args\n",
+            *new,
+            *(f"    {c}\n" for c in calls),
+            "    return (buf3, )\n",
+        )
+    )
+
+
+def test_a_kernel_between_named_buffers_has_the_nodes_between_them() -> None:
+    text = chain("cpp_a(arg0_1, buf1)", "extern_kernels.mm(buf1, arg1_1, out=buf2)", "cpp_c(buf2, buf1, buf3)")
+    first, last, never = code_tables((artifact("inductor_post_grad_graph"), CHAIN_GRAPH), (OUTPUT, text)).kernels
+    assert (never["kernel"], never.get("calls")) == ("cpp_b", None)
+    assert (first["nodes"], first["lines"]) == ("sin, cos", '["model.py:5", "model.py:6"]')
+    assert (last["nodes"], last["line"]) == ("add", 8)
+
+
+def test_a_buffer_that_only_kernels_pass_on_leaves_the_lines_unknown() -> None:
+    text = chain(
+        "cpp_a(arg0_1, buf0)",
+        "cpp_b(buf0, buf1)",
+        "extern_kernels.mm(buf1, arg1_1, out=buf2)",
+        "cpp_c(buf2, buf1, buf3)",
+    )
+    rows = code_tables((artifact("inductor_post_grad_graph"), CHAIN_GRAPH), (OUTPUT, text)).kernels
+    assert {row["kernel"]: row["line"] for row in rows} == {"cpp_a": None, "cpp_b": None, "cpp_c": 8}
+    # unless all that they can compute is on one line
+    graph = CHAIN_GRAPH.replace("model.py:5", "model.py:6")
+    rows = code_tables((artifact("inductor_post_grad_graph"), graph), (OUTPUT, text)).kernels
+    assert {row["kernel"]: row["line"] for row in rows} == {"cpp_a": None, "cpp_b": 6, "cpp_c": 8}
+    assert {row["nodes"] for row in rows if row["kernel"] != "cpp_c"} == {None}
+
+
 def test_a_log_cut_anywhere_gives_rows_or_none(tmp_path: Path) -> None:
     whole = COLD.read_text()
     for end in range(0, len(whole), 1499):
