@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.ingest.compile_breaks import parse_graph_break
+from gpudoctor.ingest.compile_cudagraphs import skipped
 from gpudoctor.ingest.compile_guards import parse_recompile
+from gpudoctor.ingest.inductor_code import CodeLog, CodeTables
 from gpudoctor.userfiles import UserFiles
 
 _HEAD = re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] (?=\{)")
@@ -24,11 +26,12 @@ RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 
 @dataclass(slots=True)
 class CompileTables:
-    """Rows of the three tables, and what went wrong while reading."""
+    """Rows of the tables, and what went wrong while reading."""
 
     compilations: list[dict[str, Any]] = field(default_factory=list)
     graph_breaks: list[dict[str, Any]] = field(default_factory=list)
     recompiles: list[dict[str, Any]] = field(default_factory=list)
+    code: CodeTables = field(default_factory=CodeTables)
     damaged: int = 0
 
 
@@ -80,6 +83,7 @@ class _Reader:
         self.tables = CompileTables()
         self._strings: dict[int, str] = {}
         self._open: dict[str, dict[str, Any]] = {}
+        self._code = CodeLog()
 
     def add(self, metadata: dict[str, Any], payload: str) -> None:
         if "str" in metadata:
@@ -89,6 +93,7 @@ class _Reader:
         if metadata.get("frame_id") is None or metadata.get("frame_compile_id") is None:
             return
         compile_id = f"{metadata['frame_id']}/{metadata['frame_compile_id']}"
+        self._code.add(compile_id, metadata, payload)
         artifact = (metadata.get("artifact") or {}).get("name")
         if "dynamo_start" in metadata:
             self._start(compile_id, metadata)
@@ -107,6 +112,8 @@ class _Reader:
             if took is not None:
                 row = self._compilation(compile_id, metadata)
                 row["backward_ns"] = (row["backward_ns"] or 0) + int(took) * 1000
+            if (why := skipped(metadata["bwd_compilation_metrics"], self.files)) and compile_id in self._open:
+                self._open[compile_id] |= why
 
     def _compilation(self, compile_id: str, metadata: dict[str, Any]) -> dict[str, Any]:
         if compile_id not in self._open:
@@ -159,7 +166,7 @@ class _Reader:
             "guards": metrics.get("guard_count"),
             "fail_type": metrics.get("fail_type"),
             "fail_reason": metrics.get("fail_reason"),
-        }
+        } | skipped(metrics, self.files)
 
     def _graph_break(self, compile_id: str, metadata: dict[str, Any], payload: str) -> None:
         self._compilation(compile_id, metadata)
@@ -172,6 +179,7 @@ class _Reader:
     def finish(self) -> CompileTables:
         for row in self._open.values():
             row["dynamic_dims"] = len(row.pop("_symbols"))
+        self.tables.code = self._code.tables(self.files)
         self.tables.compilations = sorted(self._open.values(), key=lambda row: (row["frame"], row["attempt"]))
         return self.tables
 

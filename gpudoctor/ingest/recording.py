@@ -6,6 +6,7 @@ import gc
 import json
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +24,7 @@ from gpudoctor.ingest import (
     compile_effects,
     compile_log,
     device,
+    inductor_context,
     input_tables,
     integrity,
     kineto,
@@ -113,7 +115,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
             missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
     if "ops" not in traced:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
-    _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
+    _compile_tables(rank, begun, log, tables, missing, traced)
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
@@ -188,6 +190,7 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
     return "the recorded profiles cannot be read"
 
 
+_COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "generated_kernels", "extern_calls")
 _DEVICE_TABLES = ("kernels", "runtime_calls", "collectives", "memory_events")
 
 
@@ -263,12 +266,12 @@ def _compile_tables(
     log: watch.WatchLog,
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
-    op_table: pd.DataFrame | None,
+    traced: Mapping[str, pd.DataFrame],
 ) -> None:
-    """Adds compilations, graph_breaks and recompiles: measured (if empty) whenever the log could be attached."""
+    """Adds the tables of torch.compile: measured (if empty) whenever the log could be attached."""
     if not begun.get("compile_log", True):
         reason = "this torch has no structured compile log"
-        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
+        missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
         return
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
     files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
@@ -277,13 +280,16 @@ def _compile_tables(
     lost = len(seen - {row["compile_id"] for row in read.compilations})
     if lost:
         reason = f"the compile log is damaged: {lost} of {len(seen)} compilations are missing in it"
-        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
+        missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
         return
-    compile_context.join(read, log, tables["steps"], tables["batches"], op_table)
+    compile_context.join(read, log, tables["steps"], tables["batches"], traced.get("ops"))
+    inductor_context.join(read.code, traced)
     tables |= {
         "compilations": read.compilations,
         "graph_breaks": read.graph_breaks,
         "recompiles": read.recompiles,
+        "generated_kernels": read.code.kernels,
+        "extern_calls": read.code.calls,
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.ingest import compile_breaks, compile_guards, compile_log
+from gpudoctor.ingest import compile_breaks, compile_cudagraphs, compile_guards, compile_log
 from gpudoctor.userfiles import UserFiles
 
 FILES = UserFiles("/proj", foreign=["/usr/lib/"], here=False)
@@ -235,3 +235,41 @@ def test_no_payload_breaks_the_parsers(text: str) -> None:
 )
 def test_continuations_belong_to_their_function(name: str | None, root: str | None) -> None:
     assert compile_log.root_function(name) == root
+
+
+SKIPPED = """skipping cudagraphs due to cpu device (full_default). Found from :
+   File "/proj/train.py", line 40, in main
+    loss = net(x)
+  File "/proj/model.py", line 15, in forward
+    size = torch.tensor([20.0])
+  File "/usr/lib/python3/site-packages/x.py", line 3, in f
+    y
+"""
+
+
+@pytest.mark.parametrize("kind", ["compilation_metrics", "bwd_compilation_metrics"])
+def test_a_skipped_cuda_graph_has_its_reason_and_line(tmp_path: Path, kind: str) -> None:
+    log = tmp_path / "log"
+    start = record({"dynamo_start": {"stack": [{"line": 9, "name": "f", "filename": "/proj/model.py"}]}, **IDS})
+    log.write_text(start + record({kind: {"cudagraph_skip_reason": SKIPPED}, **IDS}))
+    (row,) = compile_log.read([log], FILES, None).compilations
+    assert row["cudagraph_skip"] == "cpu device (full_default)"
+    assert (row["cudagraph_skip_file"], row["cudagraph_skip_line"]) == ("model.py", 15)
+
+
+@pytest.mark.parametrize(
+    ("said", "row"),
+    [
+        (None, {}),
+        ("", {}),
+        (3, {}),
+        ("skipping cudagraphs due to multiple devices: a, b", {"cudagraph_skip": "multiple devices: a, b"}),
+        (
+            "skipping cudagraphs due to mutated inputs (1 instances). Found from : \n File",
+            "mutated inputs (1 instances)",
+        ),
+    ],
+)
+def test_what_torch_says_of_cuda_graphs(said: object, row: dict[str, Any] | str) -> None:
+    expected = {"cudagraph_skip": row} if isinstance(row, str) else row
+    assert compile_cudagraphs.skipped({"cudagraph_skip_reason": said}, FILES) == expected
