@@ -21,6 +21,7 @@ from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
     compile_context,
     compile_log,
+    compile_state,
     device,
     input_tables,
     integrity,
@@ -112,7 +113,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
             missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
     if "ops" not in traced:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
-    _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
+    notes += _compile_tables(rank, begun, log, tables, missing, traced.get("ops"))
+    _compile_state(rank, tables, missing)
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
@@ -254,12 +256,12 @@ def _compile_tables(
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
     op_table: pd.DataFrame | None,
-) -> None:
-    """Adds compilations, graph_breaks and recompiles: measured (if empty) whenever the log could be attached."""
+) -> list[str]:
+    """Adds what the compile log says: measured (if empty) whenever the log could be attached. Returns notes."""
     if not begun.get("compile_log", True):
         reason = "this torch has no structured compile log"
-        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
-        return
+        missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
+        return []
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
     files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
@@ -267,14 +269,30 @@ def _compile_tables(
     lost = len(seen - {row["compile_id"] for row in read.compilations})
     if lost:
         reason = f"the compile log is damaged: {lost} of {len(seen)} compilations are missing in it"
-        missing.update(dict.fromkeys(("compilations", "graph_breaks", "recompiles"), reason))
-        return
+        missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
+        return []
     compile_context.join(read, log, tables["steps"], tables["batches"], op_table)
     tables |= {
         "compilations": read.compilations,
         "graph_breaks": read.graph_breaks,
         "recompiles": read.recompiles,
+        "cache": read.cache,
     }
+    return [compile_log.damage(read.damaged)] if read.damaged else []
+
+
+_COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "cache")
+
+
+def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing: dict[str, str]) -> None:
+    """Adds what torch.compile's counters and caches were in the end."""
+    state = _json(rank / compile_state.FILE, None)
+    if state is None:
+        reason = "the run did not load torch.compile, or was killed before its end"
+        missing.update(dict.fromkeys(("compile_counters", "cache_state"), reason))
+        return
+    tables["compile_counters"] = compile_state.counters(state)
+    tables["cache_state"] = compile_state.caches(state)
 
 
 def _facts(
