@@ -370,7 +370,7 @@ TABLES: dict[str, Table] = {
             ("backend_ns", "int", "of which in the backend (AOTAutograd, Inductor)"),
             ("inductor_ns", "int", "of backend_ns in Inductor; null when it did not run: another backend, a cache hit"),
             ("codegen_ns", "int", "of inductor_ns for lowering the graph and writing and compiling its code"),
-            ("kernel_compile_ns", "int", "of codegen_ns waiting for kernels to be compiled (Triton, C++)"),
+            ("kernel_compile_ns", "int", "of it waiting for kernels to be compiled (Triton, C++)"),
             ("autotune_ns", "int", "of it timing candidates of kernels; null when none was timed or logged"),
             ("restart_ns", "int", "of dynamo_ns before the last restart: time that was thrown away"),
             ("backward_ns", "int", "compile time of its backward graph, when that happened later"),
@@ -391,7 +391,7 @@ TABLES: dict[str, Table] = {
             (
                 "limit_hit",
                 "bool",
-                "refused: the code was compiled as often as Dynamo allows, and runs eagerly from now on",
+                "refused: compiled as often as Dynamo allows; the code runs eagerly from then on",
             ),
             ("cached", "bool", "the backend's work came from a cache; null when the log does not say"),
             ("ran_in_steps", "bool", "the compiled code ran in a profiled step; null when none was profiled"),
@@ -451,7 +451,7 @@ TABLES: dict[str, Table] = {
             (
                 "kind",
                 "str",
-                "fx_graph (Inductor's code), aot_autograd (graphs and code), pgo_local, pgo_remote (sizes that varied before)",
+                "fx_graph (Inductor's code), aot_autograd (graphs and code), pgo_local, pgo_remote (past sizes)",
             ),
             ("outcome", "str", "hit, miss, bypass (cannot be cached), disabled; null when the version does not say"),
             ("detail", "str", "the outcome in the cache's own word, e.g. full_miss; null when not logged"),

@@ -24,7 +24,7 @@ def analyze(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH…", help="Recording folder, traces (.json, .json.gz), compile logs, or a folder of them."
+            metavar="PATH…", help="Recording folder, traces (.json, .json.gz), compile logs, or their folder."
         ),
     ],
     output_format: Format = OutputFormat.FULL,

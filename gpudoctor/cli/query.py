@@ -17,7 +17,8 @@ from gpudoctor.cli.output import say, standard_output
 if TYPE_CHECKING:
     from gpudoctor.query import Answer
 
-HELP = """Ask a recording, a trace or a compile log with SQL: one SELECT over its tables, in a DuckDB that can read nothing else.
+HELP = """Ask a recording, a trace or a compile log with SQL: one SELECT over its tables, in a DuckDB
+that can read nothing else.
 
 Without SQL it lists the tables; --schema TABLE lists a table's columns.  gpudoctor query .gpudoctor/latest
 "select file, line, sum(self_ns) from ops group by all order by 3 desc limit 10" """
@@ -37,7 +38,7 @@ class Format(StrEnum):
 
 def query(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="Recording folder, trace (.json, .json.gz) or compile log.")
+        Path, typer.Argument(metavar="PATH", help="Recording folder, trace (.json, .json.gz), compile log.")
     ],
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.", show_default=False)] = None,
     schema: Annotated[

@@ -27,7 +27,7 @@ def open_path(path: Path) -> Profile:
             return torch_trace.load(torch_trace.the_one_in(path, logs))
         if not is_recording(path):
             raise InputError(
-                f"{path}: a folder without recording.json; name a recording (.gpudoctor/latest), a trace file or a compile log"
+                f"{path}: a folder without recording.json; name a recording (.gpudoctor/latest), a trace or compile log"
             )
         return recording.load(open_recording(path))
     return torch_trace.load(path) if ranks.is_log(path) else derived(trace.load(path))

@@ -1,4 +1,4 @@
-"""Reads torch.compile's structured log (TORCH_TRACE format) into compilations, graph breaks, recompiles, cache look-ups.
+"""Reads torch.compile's structured log (TORCH_TRACE format) into compilations, breaks, recompiles, cache look-ups.
 
 Record names are the same from torch 2.7.1 to 2.13, and most are those of 2.4; the format is that of
 torch/_logging/_internal.py. A record that does not say what its name promises is counted and left out.
@@ -121,12 +121,18 @@ class _Reader:
             return
         if _artifact(metadata) == "torch_version":
             self._version(payload)
+        event = decoded(payload) if "chromium_event" in metadata and payload else {}
+        if not isinstance(event, dict):
+            raise ValueError("no event")
         if self.tables.rank is None and isinstance(metadata.get("rank"), int):
             self.tables.rank = metadata["rank"]
         if metadata.get("frame_id") is None or metadata.get("frame_compile_id") is None:
             return
         frame, attempt = _id(metadata["frame_id"]), _id(metadata["frame_compile_id"])
-        self._compile_record(frame, attempt, metadata, payload)
+        if event:
+            self._event(frame, attempt, event)
+        else:
+            self._compile_record(frame, attempt, metadata, payload)
 
     def _compile_record(self, frame: int, attempt: int, metadata: dict[str, Any], payload: str) -> None:
         """A record of one compilation."""
@@ -142,8 +148,6 @@ class _Reader:
             self.tables.recompiles.append(_bounded(parse_recompile(payload)) | ids)
         elif compile_cache.is_lookup(name):
             self._lookup(self._compilation(frame, attempt), compile_cache.lookup(name, payload) | ids)
-        elif "chromium_event" in metadata:
-            self._event(frame, attempt, decoded(payload) if payload else {})
         elif "create_symbol" in metadata:
             source = str(metadata["create_symbol"].get("source"))
             if ".size()" in source:
@@ -208,9 +212,7 @@ class _Reader:
         if took is not None:
             row["backward_ns"] = (row["backward_ns"] or 0) + took
 
-    def _event(self, frame: int, attempt: int, event: Any) -> None:
-        if not isinstance(event, dict):
-            raise ValueError(event)
+    def _event(self, frame: int, attempt: int, event: dict[str, Any]) -> None:
         made = self._compilation(frame, attempt)
         if event.get("name") == compile_cache.DISABLED:
             ids = {"compile_id": made.row["compile_id"], "frame": frame}

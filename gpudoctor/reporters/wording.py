@@ -209,7 +209,8 @@ def _largest_saving(diagnosis: Diagnosis) -> Fact:
 def _breaks(diagnosis: Diagnosis) -> Fact:
     breaks, recompiles = diagnosis.counters.get("graph_breaks"), diagnosis.counters.get("recompiles")
     if breaks is None and recompiles is None:
-        return Fact("Graph breaks", NOT_MEASURED, "no compile log", known=False)
+        why = "nothing was compiled" if diagnosis.run.source == "log" else "no compile log"
+        return Fact("Graph breaks", NOT_MEASURED, why, known=False)
     note = f"recompiles {NOT_MEASURED}" if recompiles is None else plural(recompiles, "recompile")
     if breaks is None:
         return Fact("Graph breaks", NOT_MEASURED, note, known=False)
