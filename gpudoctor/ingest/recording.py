@@ -286,8 +286,8 @@ _COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "cache")
 
 def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing: dict[str, str]) -> None:
     """Adds what torch.compile's counters and caches were in the end."""
-    state = _json(rank / compile_state.FILE, None)
-    if state is None:
+    state: dict[str, Any] = _json(rank / compile_state.FILE, {})
+    if not state:
         reason = "the run did not load torch.compile, or was killed before its end"
         missing.update(dict.fromkeys(("compile_counters", "cache_state"), reason))
         return
