@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import compile_records
-from gpudoctor.recording import is_recording
+from gpudoctor.recording import BEGUN, is_recording
 
 _TRACE = re.compile(r"\.json(?:\.gz)?$|\.pt\.trace\.json", re.IGNORECASE)
 _LOG = re.compile(r"torch_trace|\.(?:log|txt)(?:\.gz)?$", re.IGNORECASE)
@@ -65,8 +65,9 @@ def _inside(folder: Path) -> Iterable[Input]:
         for name in sorted(recordings):
             yield Input(here / name, named_rank(here / name))
         folders[:] = sorted(set(folders) - set(recordings) - _OURS)
+        recorded = here != folder and (here.parent / BEGUN).is_file()  # a part of a recording, not an input by itself
         for name in sorted(files, key=_natural):
-            log = bool(_LOG.search(name)) and is_log(here / name)
+            log = not recorded and bool(_LOG.search(name)) and is_log(here / name)
             if log or (_TRACE.search(name) and (here / name).is_file()):  # a pipe would be waited for
                 rank = named_rank(Path(name)) if here == folder else named_rank(here.relative_to(folder) / name)
                 yield Input(here / name, rank, certain=log or rank is not None or "trace" in name.lower())
