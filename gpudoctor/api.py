@@ -108,10 +108,10 @@ def record() -> Iterator[Session]:
 
 
 def analyze(path: str | Path) -> Diagnosis:
-    """Diagnoses a recording's folder or a Kineto trace, with the configuration of the working folder.
+    """Diagnoses a recording's folder, a Kineto trace or a compile log, with the configuration of the working folder.
 
     Raises:
-        InputError: the path is neither.
+        InputError: the path is none of them.
     """
     from gpudoctor.diagnose import diagnose
     from gpudoctor.engine.rulefile import load_rules
@@ -121,10 +121,10 @@ def analyze(path: str | Path) -> Diagnosis:
 
 
 def load(path: str | Path) -> Profile:
-    """The Profile of a recording's folder or of a Kineto trace.
+    """The Profile of a recording's folder, of a Kineto trace or of a compile log.
 
     Raises:
-        InputError: the path is neither.
+        InputError: the path is none of them.
     """
     from gpudoctor.ingest import open_path
 

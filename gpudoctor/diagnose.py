@@ -38,7 +38,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     """
     run = _run(profile)
     outcome = run_rules(profile, rules, run=run, config=config)
-    if not run.steps:  # silence about a step that was not seen is no pass
+    if not run.steps and run.source != "log":  # silence about a step that was not seen is no pass
         outcome = _without_steps(outcome)
     shaky = _unstable(run)
     findings = outcome.findings
@@ -51,7 +51,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
-        verdict=_verdict(run, findings, judged),
+        verdict=_verdict(run, findings, judged, _compiled(profile)),
         budget=_budget(profile),
         counters=_counters(profile),
         compilation=compilation(profile),
@@ -129,7 +129,7 @@ def _run(profile: Profile) -> Run:
         step_count=int(facts.get("step_count", 0)),
         profiled_step_ns=facts.get("profiled_step_ns"),
         predicted_step_ns=facts.get("predicted_step_ns"),
-        source="trace" if "trace" in facts else "run",
+        source="trace" if "trace" in facts else "log" if "log" in facts else "run",
         stopped=facts.get("stopped"),
         script_exit=facts.get("script_exit"),
         integrity=tuple(facts.get("notes", ())),
@@ -210,11 +210,28 @@ def _time(run: Run) -> str:
     return f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
 
 
-def _verdict(run: Run, findings: Sequence[Finding], judged: int) -> str:
+def _compiled(profile: Profile) -> str:
+    """What was compiled, for a run whose steps are unknown."""
+    table = profile.table("compilations")
+    if table.empty:
+        return "Nothing was compiled."
+    took = int(table["dur_ns"].fillna(0).sum() + table["backward_ns"].fillna(0).sum())
+    graphs = plural(int(table["graph_ops"].fillna(0).gt(0).sum()), "graph")
+    breaks = plural(len(profile.table("graph_breaks")), "graph break")
+    again = plural(len(profile.table("recompiles")), "recompile")
+    time = f" in {format_ns(took)}" if took else ""
+    failed = int((table["fail_type"].notna() & ~table["limit_hit"].fillna(False)).sum())
+    limits = int(table["limit_hit"].fillna(False).sum())
+    more = [f"{plural(failed, 'compilation')} failed"] if failed else []
+    more += [f"the recompile limit was hit {plural(limits, 'time')}"] if limits else []
+    return f"{graphs} compiled{time}: {', '.join([breaks, again, *more])}; a compile log has no step times."
+
+
+def _verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str) -> str:
     """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
-    if not run.steps:
+    if not run.steps and run.source != "log":
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
-    time = _time(run)
+    time = compiled if run.source == "log" else _time(run)
     live = [finding for finding in findings if finding.accepted is None]
     if not live:
         if not judged:

@@ -280,7 +280,7 @@ class Run:
         step_spread_ns: median absolute deviation of those; null below 3 steps.
         step_count: steady unprofiled steps behind step_ns.
         profiled_step_ns: median time of a lightly profiled step.
-        source: a run that gpudoctor recorded, or a trace that somebody else did.
+        source: a run that gpudoctor recorded, a trace that somebody else did, or a compile log, which has no steps.
         predicted_step_ns: what the profiled steps predict without the profiler, its cost per event taken off.
         stopped: why the observation ended, one phrase.
         script_exit: the script's own exit code; null when gpudoctor stopped it.
@@ -300,7 +300,7 @@ class Run:
     step_count: int = 0
     profiled_step_ns: int | None = None
     predicted_step_ns: int | None = None
-    source: Literal["run", "trace"] = "run"
+    source: Literal["run", "trace", "log"] = "run"
     stopped: str | None = None
     script_exit: int | None = None
     integrity: tuple[str, ...] = ()

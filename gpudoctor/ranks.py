@@ -94,7 +94,7 @@ def diagnose_all(inputs: Sequence[Input], config: Config, jobs: int = 1) -> Rank
     ]
     if not read:
         first = next((one for one in left if one.certain), left[0])
-        raise InputError(f"none of {len(inputs)} files is a trace that can be read; the first: {first.reason}")
+        raise InputError(f"none of {len(inputs)} files can be read; the first: {first.reason}")
     numbers = assigned([one.named if rank is None else rank for one, rank, _ in read])
     ranks = [RankDiagnosis(n, str(one.path), d) for n, (one, _, d) in zip(numbers, read, strict=True)]
     ranks.sort(key=lambda rank: rank.rank)

@@ -28,6 +28,8 @@ from gpudoctor.errors import InputError, RecordingError
 SCHEMA = 1
 MANIFEST = "recording.json"
 HOME = ".gpudoctor"
+BEGUN = "begun.json"
+"""In a process's folder: what is known when its recording begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Recording:
     @property
     def ranks(self) -> list[Path]:
         """The folders of the recorded processes that saw anything, rank 0 first."""
-        found = (p for p in self.path.glob("rank*") if (p / "begun.json").is_file())
+        found = (p for p in self.path.glob("rank*") if (p / BEGUN).is_file())
         return sorted(found, key=lambda p: int(p.name.removeprefix("rank")))
 
     def save(self) -> None:

@@ -8,7 +8,7 @@ from gpudoctor.columns import Kind
 
 _DTYPES: dict[Kind, str] = {"int": "Int64", "float": "Float64", "str": "string", "bool": "boolean"}
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 
@@ -411,18 +411,38 @@ TABLES: dict[str, Table] = {
             ("caller_line", "int", "user's line that called it"),
             ("start_ns", "int", "when it began"),
             ("dur_ns", "int", "how long it took"),
+            ("dynamo_ns", "int", "of which in Dynamo itself: tracing, guards, attempts that it began anew"),
             ("backend_ns", "int", "of which in the backend (AOTAutograd, Inductor)"),
+            ("inductor_ns", "int", "of backend_ns in Inductor; null when it did not run: another backend, a cache hit"),
+            ("codegen_ns", "int", "of inductor_ns for lowering the graph and writing and compiling its code"),
+            ("kernel_compile_ns", "int", "of it waiting for kernels to be compiled (Triton, C++)"),
+            ("autotune_ns", "int", "of it timing candidates of kernels; null when none was timed or logged"),
+            ("restart_ns", "int", "of dynamo_ns before the last restart: time that was thrown away"),
             ("backward_ns", "int", "compile time of its backward graph, when that happened later"),
+            ("backward_graphs", "int", "backward graphs that were compiled later; null when none was"),
             ("step", "int", "step in which it happened; null before the first"),
             ("warmup", "bool", "before the first steady step; null when no step was seen"),
             ("graph_ops", "int", "operators in the graph; null when none was made"),
+            ("graph_nodes", "int", "nodes of the graph, inputs and output included"),
+            ("graph_inputs", "int", "inputs of the graph, parameters included"),
             ("guards", "int", "guards on the compiled code"),
+            ("restarts", "int", "times that Dynamo began anew within the compilation"),
+            ("restart_reasons", "str", "why, a line each"),
+            ("code_compiles", "int", "compilations of the same code object so far, this one included"),
             ("dynamic_dims", "int", "dimensions that were compiled as symbols"),
             ("fail_type", "str", "exception that ended it; null when it succeeded"),
             ("fail_reason", "str", "its text"),
             ("cudagraph_skip", "str", "why its kernels are not replayed as a CUDA graph though that was asked for"),
             ("cudagraph_skip_file", "str", "user's file of the operator that is to blame; null when torch names none"),
             ("cudagraph_skip_line", "int", "user's line of it"),
+            ("fail_file", "str", "user's file that was being traced when it failed; null when not logged"),
+            ("fail_line", "int", "its line"),
+            (
+                "limit_hit",
+                "bool",
+                "refused: compiled as often as Dynamo allows; the code runs eagerly from then on",
+            ),
+            ("cached", "bool", "the backend's work came from a cache; null when the log does not say"),
             ("ran_in_steps", "bool", "the compiled code ran in a profiled step; null when none was profiled"),
         ),
         _table(
@@ -622,6 +642,44 @@ TABLES: dict[str, Table] = {
             ),
             ("launches_per_step", "float", "times it ran in a profiled step with stacks; null when not measured"),
             ("time_ns", "int", "host time in it in a profiled step with stacks; null when not measured"),
+        ),
+        _table(
+            "cache",
+            "one look-up in a cache of torch.compile",
+            _COMPILE,
+            ("compile_id", "str", "compilation that asked"),
+            ("frame", "int", "frame id"),
+            (
+                "kind",
+                "str",
+                "fx_graph (Inductor's code), aot_autograd (graphs and code), pgo_local, pgo_remote (past sizes)",
+            ),
+            ("outcome", "str", "hit, miss, bypass (cannot be cached), disabled; null when the version does not say"),
+            ("detail", "str", "the outcome in the cache's own word, e.g. full_miss; null when not logged"),
+            ("key", "str", "key that was asked for; null when it has none"),
+            ("reason", "str", "why it was bypassed"),
+            ("saved_ns", "int", "compile time that a hit saved, as measured when it was stored; null when not logged"),
+            ("spent_ns", "int", "compile time that a miss cost; null when not logged"),
+        ),
+        _table(
+            "compile_counters",
+            "one counter of torch.compile at the end of the run",
+            _CHECK,
+            ("group", "str", "e.g. graph_break, unimplemented, inductor, aot_autograd"),
+            ("name", "str", "what was counted"),
+            ("count", "int", "how often"),
+        ),
+        _table(
+            "cache_state",
+            "one cache of torch.compile on this machine at the end of the run",
+            _CHECK,
+            ("kind", "str", "fx_graph, aot_autograd"),
+            ("enabled", "bool", "looked up and filled; null when torch does not say"),
+            ("folder", "str", "where it is kept"),
+            ("writable", "bool", "the folder can be written to"),
+            ("bytes", "int", "size of all files in the folder; null when it is not there"),
+            ("files", "int", "number of these files"),
+            ("complete", "bool", "all files were counted; false where there were too many"),
         ),
         _table(
             "settings",

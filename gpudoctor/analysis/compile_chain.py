@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.analysis.recompile_causes import LIMIT
-from gpudoctor.ingest.compile_log import RESUME, root_function
+from gpudoctor.ingest.compile_breaks import RESUME, root_function
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpudoctor.ingest.compile_log import root_function
+from gpudoctor.ingest.compile_breaks import root_function
 
 Row = dict[str, Any]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from gpudoctor.config import Config
     from gpudoctor.ingest.ranks import Input
 
-HELP = """Diagnose a recording (a folder that `gpudoctor check` made, e.g. .gpudoctor/latest), Kineto traces (plain or
-gzip, whatever their names), or a folder of traces, one a rank.
+HELP = """Diagnose a recording (a folder that `gpudoctor check` made, e.g. .gpudoctor/latest), Kineto traces or
+compile logs that TORCH_TRACE wrote (plain or gzip, whatever their names), or a folder of them, one a rank.
 
 Of several, each is diagnosed by itself: the slowest rank in full, the others in a line each. torch is neither needed
 nor imported."""
@@ -23,7 +23,9 @@ nor imported."""
 def analyze(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH…", help="Recording folder, trace files (.json, .json.gz), or a folder of traces."),
+        typer.Argument(
+            metavar="PATH…", help="Recording folder, traces (.json, .json.gz), compile logs, or their folder."
+        ),
     ],
     output_format: Format = OutputFormat.FULL,
     output: Output = None,

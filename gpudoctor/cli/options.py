@@ -141,7 +141,8 @@ def exit_code(diagnosis: Diagnosis, config: Config, script_failed: bool = False)
 
     if script_failed:
         return ExitCode.SCRIPT_FAILED
-    if not diagnosis.run.steps or not (diagnosis.passed or diagnosis.findings):
+    seen = diagnosis.run.steps or diagnosis.run.source == "log"
+    if not seen or not (diagnosis.passed or diagnosis.findings):
         return ExitCode.INCONCLUSIVE
     if config.fail_on != "never":
         limit = SEVERITIES.index(config.fail_on)

@@ -1,4 +1,4 @@
-"""`gpudoctor query`: SQL over the tables of a recording or trace. Needs neither torch nor a GPU."""
+"""`gpudoctor query`: SQL over the tables of a recording, trace or compile log. Needs neither torch nor a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpudoctor.cli.output import say, standard_output
 if TYPE_CHECKING:
     from gpudoctor.query import Answer
 
-HELP = """Ask a recording or a trace with SQL: one SELECT over its tables, in a DuckDB that can read nothing else.
+HELP = """Ask a recording, a trace or a compile log with SQL: one SELECT over its tables, in a DuckDB
+that can read nothing else.
 
 Without SQL it lists the tables; --schema TABLE lists a table's columns.  gpudoctor query .gpudoctor/latest
 "select file, line, sum(self_ns) from ops group by all order by 3 desc limit 10" """
@@ -36,7 +37,9 @@ class Format(StrEnum):
 
 
 def query(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Recording folder, or trace (.json, .json.gz).")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Recording folder, trace (.json, .json.gz), compile log.")
+    ],
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.", show_default=False)] = None,
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="TABLE", help="List this table's columns.", show_default=False)

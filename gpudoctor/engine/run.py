@@ -187,6 +187,8 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
 
 def _how(profile: Profile, how: str) -> str:
     """What to do about it; a trace cannot be run on."""
+    if "log" in profile.facts:
+        return "record the run with `gpudoctor check train.py`"
     if "trace" not in profile.facts:
         return how
     return "record the run with `gpudoctor check train.py`, or a trace of more steps with shapes and stacks"

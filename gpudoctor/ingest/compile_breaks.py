@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from gpudoctor.userfiles import UserFiles
@@ -10,6 +11,9 @@ from gpudoctor.userfiles import UserFiles
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.M)
 _BREAK_ID = re.compile(r"/gb/(gb\d+)\.html", re.I)
 _OPTIMIZER = re.compile(r"in file `[^`]*/torch/optim/[^`]*`")
+RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
+"""How Dynamo names what follows a graph break: the function, and the line at which it goes on."""
+
 _PREAMBLES = ("Encountered graph break", "Failed to handle graph break gracefully")
 
 
@@ -38,6 +42,33 @@ def parse_graph_break(payload: str, files: UserFiles) -> dict[str, Any]:
         place["owner"] = "torch.optim"  # a scheduler's wrapper around `step`, which is in no frame of the traceback
     found = _BREAK_ID.search(said)
     return place | _reason(said) | {"break_id": found[1].upper() if found else None, "skipped": "SKIP" in said[:400]}
+
+
+UNLOGGED = "not logged: this torch wrote no reason"
+
+
+def implied(compilations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `graph_breaks` for a log that names none though Dynamo went on behind some: one a continuation.
+
+    Args:
+        compilations: rows of `compilations`.
+    """
+    found: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for row in compilations:
+        match = RESUME.match(row["function"] or "")
+        if match:
+            ids = {"compile_id": row["compile_id"], "frame": row["frame"]}
+            place = {"file": row["file"], "line": int(match[2]), "function": root_function(row["function"])}
+            said = {"owner": "user", "reason": UNLOGGED, "explanation": None, "hint": None, "break_id": None}
+            found.setdefault((row["file"], row["function"]), ids | place | said | {"skipped": False})
+    return list(found.values())
+
+
+def root_function(name: str | None) -> str | None:
+    """The function a continuation belongs to: `forward` for `torch_dynamo_resume_in_forward_at_20`."""
+    while name is not None and (match := RESUME.match(name)):
+        name = match[1]
+    return name
 
 
 def _owner(inner: list[str]) -> str:

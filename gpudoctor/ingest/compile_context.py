@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from gpudoctor.ingest.compile_log import CompileTables, root_function
+from gpudoctor.ingest.compile_breaks import root_function
+from gpudoctor.ingest.compile_log import CompileTables
 from gpudoctor.ingest.steps import step_at
 from gpudoctor.ingest.watch import WatchLog
 
@@ -32,9 +33,12 @@ def join(
         ops: the table `ops`; None when no step was profiled, then what ran is unknown.
     """
     by_id = {row["compile_id"]: row for row in tables.compilations}
+    waiting: dict[str, list[Row]] = {}
+    for row in tables.compilations:
+        waiting.setdefault(row["compile_id"], []).append(row)  # after a reset ids come again, in the same order
     for span in log.compilations:
-        row = by_id.get(span.compile_id)
-        if row is not None and span.kind == "dynamo":
+        if span.kind == "dynamo" and waiting.get(span.compile_id):
+            row = waiting[span.compile_id].pop(0)
             row["start_ns"] = span.start_ns
             if span.file is not None:
                 row["caller_file"], row["caller_line"] = span.file, span.line

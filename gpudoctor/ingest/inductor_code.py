@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,17 @@ class CodeTables:
     places: dict[tuple[str, int], tuple[Row, Line | None]] = field(default_factory=dict)
 
 
+def has_code(metadata: Mapping[str, Any]) -> bool:
+    """Whether a record's payload is output code, or belongs to it."""
+    return not _names(metadata).isdisjoint({*GRAPHS, CODE, PROVENANCE})
+
+
+def _names(metadata: Mapping[str, Any]) -> Set[str]:
+    """What a record is: its artifact's name, else the keys of its metadata."""
+    artifact = metadata.get("artifact")
+    return {str(artifact.get("name"))} if isinstance(artifact, dict) else metadata.keys()
+
+
 class CodeLog:
     """Collects the records of a compile log that have output code in them."""
 
@@ -81,8 +92,7 @@ class CodeLog:
 
     def add(self, compile_id: str, metadata: Mapping[str, Any], payload: str) -> None:
         """Takes one record; one that has nothing to do with output code is passed over."""
-        artifact = metadata.get("artifact")
-        names = {artifact.get("name")} if isinstance(artifact, dict) else metadata.keys()
+        names = _names(metadata)
         if not names.isdisjoint(GRAPHS):
             self._graphs[compile_id] = payload
         elif CODE in names:

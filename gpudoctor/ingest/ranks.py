@@ -1,4 +1,4 @@
-"""Which recordings and traces lie at some paths, and which rank each of them is."""
+"""Which recordings, traces and compile logs lie at some paths, and which rank each of them is."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudoctor.errors import InputError
-from gpudoctor.recording import is_recording
+from gpudoctor.ingest import compile_records
+from gpudoctor.recording import BEGUN, is_recording
 
 _TRACE = re.compile(r"\.json(?:\.gz)?$|\.pt\.trace\.json", re.IGNORECASE)
+_LOG = re.compile(r"torch_trace|\.(?:log|txt)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:rank|worker|gpu)[-_. ]?(\d+)(?!\d)", re.IGNORECASE)
 _OURS = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One recording or trace.
+    """One recording, trace or compile log.
 
     Attributes:
         path: its folder or file.
@@ -32,10 +34,11 @@ class Input:
 
 
 def find(paths: Sequence[Path]) -> list[Input]:
-    """The inputs at some paths: files and recordings as they are given, of other folders the traces inside.
+    """The inputs at some paths: files and recordings as they are given, of other folders the traces and
+    compile logs inside.
 
     Raises:
-        InputError: nothing is at a path, or a folder has neither a recording nor a trace in it.
+        InputError: nothing is at a path, or a folder has neither a recording nor a trace nor a compile log in it.
     """
     found: dict[Path, Input] = {}
     for path in paths:
@@ -45,8 +48,8 @@ def find(paths: Sequence[Path]) -> list[Input]:
             inside = list(_inside(path))
             if not inside:
                 raise InputError(
-                    f"{path}: a folder without recording.json and without a trace (*.json, *.json.gz) in it; name a "
-                    "recording (.gpudoctor/latest), a trace file or a folder of traces"
+                    f"{path}: a folder without recording.json and without a trace (*.json, *.json.gz) or a compile log "
+                    "(TORCH_TRACE) in it; name a recording (.gpudoctor/latest), such a file or a folder of them"
                 )
         else:
             inside = [Input(path, named_rank(path))]
@@ -62,10 +65,25 @@ def _inside(folder: Path) -> Iterable[Input]:
         for name in sorted(recordings):
             yield Input(here / name, named_rank(here / name))
         folders[:] = sorted(set(folders) - set(recordings) - _OURS)
+        recorded = here != folder and (here.parent / BEGUN).is_file()  # a part of a recording, not an input by itself
         for name in sorted(files, key=_natural):
-            if _TRACE.search(name) and (here / name).is_file():  # a pipe would be waited for
+            log = not recorded and bool(_LOG.search(name)) and is_log(here / name)
+            if log or (_TRACE.search(name) and (here / name).is_file()):  # a pipe would be waited for
                 rank = named_rank(Path(name)) if here == folder else named_rank(here.relative_to(folder) / name)
-                yield Input(here / name, rank, certain=rank is not None or "trace" in name.lower())
+                yield Input(here / name, rank, certain=log or rank is not None or "trace" in name.lower())
+
+
+def logs(folder: Path) -> list[Path]:
+    """The compile logs in a folder."""
+    return [one.path for one in _inside(folder) if not is_recording(one.path) and is_log(one.path)]
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a compile log; a pipe, and a file that cannot be read, are none."""
+    try:
+        return path.is_file() and compile_records.is_log(path)
+    except OSError:
+        return False
 
 
 def named_rank(path: Path) -> int | None:

@@ -23,6 +23,7 @@ from gpudoctor.ingest import (
     compile_context,
     compile_effects,
     compile_log,
+    compile_state,
     device,
     inductor_context,
     input_tables,
@@ -115,7 +116,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
             missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
     if "ops" not in traced:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
-    _compile_tables(rank, begun, log, tables, missing, traced)
+    notes += _compile_tables(rank, begun, log, tables, missing, traced)
+    _compile_state(rank, tables, missing)
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
@@ -190,7 +192,7 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
     return "the recorded profiles cannot be read"
 
 
-_COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "generated_kernels", "extern_calls")
+_COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "cache", "generated_kernels", "extern_calls")
 _DEVICE_TABLES = ("kernels", "runtime_calls", "collectives", "memory_events")
 
 
@@ -267,12 +269,12 @@ def _compile_tables(
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
     traced: Mapping[str, pd.DataFrame],
-) -> None:
-    """Adds the tables of torch.compile: measured (if empty) whenever the log could be attached."""
+) -> list[str]:
+    """Adds what the compile log says: measured (if empty) whenever the log could be attached. Returns notes."""
     if not begun.get("compile_log", True):
         reason = "this torch has no structured compile log"
         missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
-        return
+        return []
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
     files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
@@ -281,7 +283,7 @@ def _compile_tables(
     if lost:
         reason = f"the compile log is damaged: {lost} of {len(seen)} compilations are missing in it"
         missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
-        return
+        return []
     compile_context.join(read, log, tables["steps"], tables["batches"], traced.get("ops"))
     inductor_context.join(read.code, traced)
     tables |= {
@@ -290,7 +292,20 @@ def _compile_tables(
         "recompiles": read.recompiles,
         "generated_kernels": read.code.kernels,
         "extern_calls": read.code.calls,
+        "cache": read.cache,
     }
+    return [compile_log.damage(read.damaged)] if read.damaged else []
+
+
+def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing: dict[str, str]) -> None:
+    """Adds what torch.compile's counters and caches were in the end."""
+    state: dict[str, Any] = _json(rank / compile_state.FILE, {})
+    if not state:
+        reason = "the run did not load torch.compile, or was killed before its end"
+        missing.update(dict.fromkeys(("compile_counters", "cache_state"), reason))
+        return
+    tables["compile_counters"] = compile_state.counters(state)
+    tables["cache_state"] = compile_state.caches(state)
 
 
 def _facts(

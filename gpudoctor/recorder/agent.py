@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.compiler import is_compiling
 
-from gpudoctor.recorder import cuda, overhead, settings, status, stopping, torch_private
+from gpudoctor.recorder import compile_state, cuda, overhead, settings, status, stopping, torch_private
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.compile_targets import CompileTargets
@@ -382,6 +382,7 @@ class Agent:
             ("the last profiler burst", self.bursts.close),
             ("the watch log", self.watch.flush),
             ("the compile log", self.compiles.flush),
+            ("the compiler's counters", lambda: compile_state.save(self.place.folder)),
             ("the lines of operators", self.save_lines),
             ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by)),
             ("the dataset's lines", lambda: self.sampler.save(self.place.folder)),

@@ -17,8 +17,7 @@ from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
 from gpudoctor.recorder.options import Options
-
-BEGUN = "begun.json"
+from gpudoctor.recording import BEGUN
 
 
 def install(folder: str) -> None:

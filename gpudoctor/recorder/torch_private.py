@@ -178,3 +178,35 @@ def as_torch_code(function: Any) -> Any:
     """Gives a function's code object the file name of torch.autograd, which Dynamo skips by its rules."""
     function.__code__ = function.__code__.replace(co_filename=AUTOGRAD_FILE)
     return function
+
+
+def compile_counters() -> dict[str, dict[str, int]] | None:
+    """Dynamo's and Inductor's counters by group; None while Dynamo is not loaded."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    if counters is None:
+        return None
+    return {
+        str(group): {str(name): int(count) for name, count in counts.items() if isinstance(count, int)}
+        for group, counts in dict(counters).items()
+    }
+
+
+def compile_caches() -> dict[str, bool | None]:
+    """Whether each of the compiler's local caches is on; None where torch has no such setting, or did not load it."""
+    inductor, functorch = sys.modules.get("torch._inductor.config"), sys.modules.get("torch._functorch.config")
+    off = bool(getattr(inductor, "force_disable_caches", False)) or bool(getattr(inductor, "disable_caches", False))
+    found: dict[str, bool | None] = {}
+    for kind, module, name in (
+        ("fx_graph", inductor, "fx_graph_cache"),
+        ("aot_autograd", functorch, "enable_autograd_cache"),
+    ):
+        value = getattr(module, name, None)
+        found[kind] = None if value is None else bool(value) and not off
+    return found
+
+
+def compile_cache_folder() -> str | None:
+    """Where Inductor keeps its caches; None while it is not loaded. The folder is not made."""
+    module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    default = getattr(module, "default_cache_dir", None)
+    return str(default()) if default is not None else None

@@ -14,22 +14,33 @@ from gpudoctor.reporters import concise
 from gpudoctor.reporters.console import WIDTH
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place, saving_amount
-from gpudoctor.units import format_ns, plural
+from gpudoctor.units import format_count, format_ns, plural
+
+_COMPILED = "graphs  breaks  recompiles"
+
+
+def _compiled(rank: RankDiagnosis) -> str:
+    """What a compile log counts, under `_COMPILED`."""
+    names = ("graphs", "graph_breaks", "recompiles")
+    counts = [rank.diagnosis.counters.get(name) for name in names]
+    cells = zip(counts, _COMPILED.split(), strict=True)
+    return "  ".join(f"{'-' if count is None else format_count(count):>{len(title)}}" for count, title in cells)
 
 
 def render_table(ranks: Ranks, width: int = WIDTH, color: bool = False) -> str:
     """Rank, step time and the first finding of each; `*` marks the one that was shown."""
     paper = Paper(min(width, WIDTH), color)
-    paper.line(Text(f"{plural(len(ranks.ranks), 'rank')}, * the slowest is shown above", "bold"))
-    paper.line(Text("  rank  step time  first finding", "dim"))
+    logs = all(rank.diagnosis.run.source == "log" for rank in ranks.ranks)
+    shown = "* is" if logs else "* the slowest is"
+    paper.line(Text(f"{plural(len(ranks.ranks), 'rank')}, {shown} shown above", "bold"))
+    paper.line(Text(f"  rank  {_COMPILED if logs else 'step time'}  first finding", "dim"))
     alone = len({rank.rank for rank in ranks.ranks}) == len(ranks.ranks)
     for number, rank in enumerate(ranks.ranks):
         mark = "*" if number == ranks.slowest else " "
-        time = "unknown" if rank.step_ns is None else format_ns(rank.step_ns)
-        row = Text(
-            f"{mark} {rank.rank:>4}  {time:>9}  {_first(rank)}{'' if alone else f' ({one_line(Path(rank.path).name)})'}"
-        )
-        paper.line(row, hang=19)
+        time = f"{'unknown' if rank.step_ns is None else format_ns(rank.step_ns):>9}"
+        name = "" if alone else f" ({one_line(Path(rank.path).name)})"
+        row = Text(f"{mark} {rank.rank:>4}  {_compiled(rank) if logs else time}  {_first(rank)}{name}")
+        paper.line(row, hang=36 if logs else 19)
     return paper.text
 
 

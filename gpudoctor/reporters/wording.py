@@ -80,7 +80,7 @@ def saving_grade(saving: Saving) -> str:
 def command(run: Run, *options: str) -> str:
     """A command line that checks the same run again, quoted for a shell."""
     target = "-m " + shlex.quote(run.script[3:]) if run.script.startswith("-m ") else shlex.quote(run.script)
-    words = ["gpudoctor analyze" if run.source == "trace" else "gpudoctor check", target, *options]
+    words = ["gpudoctor check" if run.source == "run" else "gpudoctor analyze", target, *options]
     if run.argv:
         words += ["--", *map(shlex.quote, run.argv)]
     return visible(" ".join(words))
@@ -91,7 +91,7 @@ def run_words(run: Run) -> tuple[str, ...]:
     words = (
         run.device,
         f"torch {run.torch}" if run.torch else None,
-        plural(run.steps, "step") if run.steps else "no step seen",
+        plural(run.steps, "step") if run.steps else "compile log" if run.source == "log" else "no step seen",
     )
     return tuple(one_line(word) for word in words if word)
 
@@ -105,7 +105,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     """The one sentence; when the diagnosis brings none, what can be said without it."""
     if diagnosis.verdict:
         return one_line(diagnosis.verdict)
-    if not diagnosis.run.steps:
+    if not diagnosis.run.steps and diagnosis.run.source != "log":
         return "Inconclusive: no training step was seen."
     if diagnosis.run.step_ns is None:
         return "Inconclusive: no step could be timed."
@@ -187,7 +187,8 @@ def _step_time(run: Run) -> Fact:
         note = f"median of {plural(run.steps, 'profiled step')}; none was seen without the profiler"
         return Fact("Profiled step", format_ns(run.profiled_step_ns), note)
     if run.step_ns is None:
-        return Fact("Step time", NOT_MEASURED, "no steady step without the profiler", known=False)
+        why = "a compile log has none" if run.source == "log" else "no steady step without the profiler"
+        return Fact("Step time", NOT_MEASURED, why, known=False)
     steps = plural(run.step_count, "unprofiled step")
     spread = f"± {format_ns(run.step_spread_ns)}, " if run.step_spread_ns is not None else ""
     return Fact("Step time", format_ns(run.step_ns), f"{spread}median of {steps}")
@@ -208,7 +209,8 @@ def _largest_saving(diagnosis: Diagnosis) -> Fact:
 def _breaks(diagnosis: Diagnosis) -> Fact:
     breaks, recompiles = diagnosis.counters.get("graph_breaks"), diagnosis.counters.get("recompiles")
     if breaks is None and recompiles is None:
-        return Fact("Graph breaks", NOT_MEASURED, "no compile log", known=False)
+        why = "nothing was compiled" if diagnosis.run.source == "log" else "no compile log"
+        return Fact("Graph breaks", NOT_MEASURED, why, known=False)
     note = f"recompiles {NOT_MEASURED}" if recompiles is None else plural(recompiles, "recompile")
     if breaks is None:
         return Fact("Graph breaks", NOT_MEASURED, note, known=False)

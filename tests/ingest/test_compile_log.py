@@ -234,7 +234,7 @@ def test_no_payload_breaks_the_parsers(text: str) -> None:
     ],
 )
 def test_continuations_belong_to_their_function(name: str | None, root: str | None) -> None:
-    assert compile_log.root_function(name) == root
+    assert compile_breaks.root_function(name) == root
 
 
 SKIPPED = """skipping cudagraphs due to cpu device (full_default). Found from :
