@@ -16,14 +16,29 @@ from gpudoctor.userfiles import UserFiles
 
 
 def install(
-    patches: Patches, watch: Watch, files: UserFiles, live: Callable[[], bool], step: Callable[[], int]
+    patches: Patches,
+    watch: Watch,
+    files: UserFiles,
+    live: Callable[[], bool],
+    step: Callable[[], int],
+    called: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wraps `torch.compile`; the compiled object it returns is untouched."""
+    """Wraps `torch.compile`; the compiled object it returns is untouched.
+
+    Args:
+        patches: to be undone with.
+        watch: takes the calls.
+        files: the user's files.
+        live: whether events count.
+        step: number of the current step.
+        called: told of each call.
+    """
     original = torch.compile
 
     @functools.wraps(original)
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A001
         if model is not None and live():
+            called()
             target, code = describe(model)
             watch.add(
                 "C",

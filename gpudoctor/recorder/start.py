@@ -90,7 +90,8 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     if not stated:
         agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
-    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps)
+    noted = agent.what_if.note_compile_call
+    compile_calls.install(agent.patches, agent.watch, agent.files, agent.live, lambda: agent.steps, noted)
     return agent
 
 

@@ -1,0 +1,133 @@
+"""Reads what the what-if left: the tables `what_if`, `what_if_graphs` and `what_if_breaks`, or why there are none."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.ingest import compile_log
+from gpudoctor.ingest.watch import WatchLog
+from gpudoctor.recorder import what_if_result
+from gpudoctor.recorder.options import FILE as OPTIONS
+from gpudoctor.userfiles import UserFiles
+
+TABLES = ("what_if", "what_if_graphs", "what_if_breaks")
+_KERNEL_CALL = re.compile(r"^\s+(?:(?:cpp|mps)_fused\w*\(|triton_\w+\.run\()", re.M)
+_EXTERN_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+(?:\.\w+)?)\(", re.M)
+_FIRST_REASONS = 3  # the rest is in the log
+
+Row = dict[str, Any]
+
+
+def add(
+    recording: Path,
+    rank: Path,
+    files: UserFiles,
+    run: dict[str, Any] | None,
+    log: WatchLog,
+    tables: dict[str, list[Row]],
+    missing: dict[str, str],
+) -> None:
+    """Adds the three tables, or the reason why they were not measured.
+
+    Args:
+        recording: the recording's folder.
+        rank: the process's folder in it.
+        files: names the user's files.
+        run: what the recorder wrote at its end; None when the process was killed.
+        log: the watch log.
+        tables: gets the rows.
+        missing: gets the reason.
+    """
+    compiles = bool(log.compile_calls or tables.get("compilations"))
+    result = what_if_result.read(rank)
+    reason = _why_none(_options(recording), result, run, compiles)
+    if reason is None and result is not None:
+        breaks, code = _breaks(rank / what_if_result.TRACE, files)
+        if any(result.graph_ops):
+            tables["what_if"] = [_row(result, breaks, code)]
+            tables["what_if_graphs"] = [{"graph": n, "ops": ops} for n, ops in enumerate(result.graph_ops)]
+            tables["what_if_breaks"] = breaks
+            return
+        reason = f"torch.compile would make no graph of {result.module}{_first(breaks)}"
+    missing.update(dict.fromkeys(TABLES, reason or "the recording has none"))
+
+
+def _options(recording: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((recording / OPTIONS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _why_none(
+    options: dict[str, Any], result: what_if_result.Result | None, run: dict[str, Any] | None, compiles: bool
+) -> str | None:
+    """Why nothing was measured; None when something was."""
+    if compiles:
+        return "the script compiles already"
+    if options.get("what_if") == "none":
+        return "it was switched off (--no-what-if)"
+    if options.get("run_to_end"):
+        return "the script was not to be stopped (--run-to-end, or a block recorded from Python)"
+    if run is None:
+        return "the process was killed"
+    if not run.get("stopped_by_gpudoctor"):
+        return "the script ended by itself before gpudoctor stopped it"
+    if options.get("stop") == "raise":
+        return "the script was to end by SystemExit (--stop raise): code of its own still ran afterwards"
+    if result is None:
+        return "the recording was made by a version of gpudoctor without it"
+    if result.running:
+        return "a signal ended the process while the model was traced"
+    return result.reason
+
+
+def _breaks(path: Path, files: UserFiles) -> tuple[list[Row], str]:
+    """The breaks in the log of the tracing, each line once, and the output code in it."""
+    if not path.is_file():
+        return [], ""
+    known = {"file", "line", "function", "reason", "explanation", "hint", "break_id", "owner", "skipped"}
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in compile_log.read([path], files, None).graph_breaks:
+        found.setdefault(
+            (row["file"], row["line"], row["reason"]), {key: value for key, value in row.items() if key in known}
+        )
+    code = [text for metadata, text in compile_log.records(path) if metadata and "inductor_output_code" in metadata]
+    return list(found.values()), "\n".join(code)
+
+
+def _row(result: what_if_result.Result, breaks: list[Row], code: str) -> Row:
+    row: Row = {
+        "module": result.module,
+        "file": result.file,
+        "line": result.line,
+        "function": result.function,
+        "modules": result.modules,
+        "forward_share": result.forward_share,
+        "graphs": sum(ops > 0 for ops in result.graph_ops),
+        "breaks": len(breaks),
+        "ops": sum(result.graph_ops),
+        "guards": result.guards,
+        "dur_ns": _ns(result.seconds),
+        "remade_inputs": result.remade,
+        "eager_kernels": result.eager_kernels,
+        "inductor_ns": _ns(result.inductor_seconds),
+        "inductor_failure": result.inductor_failure,
+    }
+    if code and result.inductor_failure is None:
+        row["kernels"], row["extern_calls"] = len(_KERNEL_CALL.findall(code)), len(_EXTERN_CALL.findall(code))
+    return row
+
+
+def _first(breaks: list[Row]) -> str:
+    """The first reasons, behind a colon."""
+    said = [f"{row['file']}:{row['line']} {row['reason']}" if row["file"] else str(row["reason"]) for row in breaks]
+    more = f"; {len(said) - _FIRST_REASONS} more" if len(said) > _FIRST_REASONS else ""
+    return f": {'; '.join(said[:_FIRST_REASONS])}{more}" if said else ""
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1e9)
