@@ -66,23 +66,21 @@ def _why_none(
     options: dict[str, Any], result: what_if_result.Result | None, run: dict[str, Any] | None, compiles: bool
 ) -> str | None:
     """Why nothing was measured; None when something was."""
-    if compiles:
-        return "the script compiles already"
-    if options.get("what_if") == "none":
-        return "it was switched off (--no-what-if)"
-    if options.get("run_to_end"):
-        return "the script was not to be stopped (--run-to-end, or a block recorded from Python)"
-    if run is None:
-        return "the process was killed"
-    if not run.get("stopped_by_gpudoctor"):
-        return "the script ended by itself before gpudoctor stopped it"
-    if options.get("stop") == "raise":
-        return "the script was to end by SystemExit (--stop raise): code of its own still ran afterwards"
-    if result is None:
-        return "the recording was made by a version of gpudoctor without it"
-    if result.running:
-        return "a signal ended the process while the model was traced"
-    return result.reason
+    reasons = (
+        (compiles, "the script compiles already"),
+        (options.get("what_if") == "none", "it was switched off (--no-what-if)"),
+        (options.get("run_to_end"), "the script was not to be stopped (--run-to-end, or a block recorded from Python)"),
+        (run is None, "the process was killed"),
+        (not (run or {}).get("stopped_by_gpudoctor"), "the script ended by itself before gpudoctor stopped it"),
+        (
+            options.get("stop") == "raise",
+            "the script was to end by SystemExit (--stop raise): code of its own still ran afterwards",
+        ),
+        (result is None, "the recording was made by a version of gpudoctor without it"),
+        (result is not None and result.running, "a signal ended the process while the model was traced"),
+        (result is not None and result.reason, result.reason if result is not None else None),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
 
 
 def _breaks(path: Path, files: UserFiles) -> tuple[list[Row], str]:

@@ -40,7 +40,7 @@ class ModuleRanges:
     """Opens and closes ranges as modules are called, and saves which range is which module.
 
     `enter` runs inside the user's calls, where Dynamo looks at every Python frame: it bears the file name of torch's
-    own code and calls nothing but C functions, except for a module seen for the first time and for those that are called
+    own code and calls nothing but C functions, except for a module seen for the first time and for one that is called
     from outside any other.
 
     Args:

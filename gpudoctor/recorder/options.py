@@ -22,8 +22,8 @@ class Options:
             step's end: `finally` blocks and atexit handlers run).
         warmup: steps that are never profiled; null for as long as the loop needs to settle.
         progress: somebody looks at the run's progress; it is written down now and then.
-        what_if: what is done with the model before the process leaves: "explain" (traced), "inductor" (compiled as well)
-            or "none".
+        what_if: what is done with the model before the process leaves: "explain" (traced), "inductor" (compiled as
+            well) or "none".
         what_if_limit_s: seconds that may take; null for the kind's own limit.
         root: the user's working folder; files below it are shown relative to it.
     """

@@ -139,7 +139,7 @@ def counted_kernels() -> Iterator[list[int]]:
 
     counted = [0]
 
-    class Counting(TorchDispatchMode):
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             counted[0] += not getattr(func, "is_view", False) and func.namespace != "prim"
             return func(*args, **(kwargs or {}))

@@ -8,9 +8,9 @@ that happens in it can reach the run. `isolation` keeps the user's files and ter
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import shutil
-
 import threading
 import time
 import weakref
@@ -146,10 +146,9 @@ class WhatIf:
         trace = _keep_log(folder)
         try:
             began = time.perf_counter()
-            import torch._dynamo  # before files are frozen: imports may write caches of their own
-
+            dynamo = importlib.import_module("torch._dynamo")  # before files are frozen: imports may write caches
             isolation.freeze((folder, scratch), programs=self._mode == INDUCTOR)
-            self._explain(root, result, began)
+            self._explain(dynamo, root, result, began)
             if self._mode == INDUCTOR:
                 result.save(folder)
                 show(f"compiling the model with Inductor, {self._limit_s:.0f} s at most")
@@ -187,10 +186,10 @@ class WhatIf:
             result.forward_share = root.spent_ns / whole if whole else None
         return root if result.reason is None else None
 
-    def _explain(self, root: _Root, result: Result, began: float) -> None:
+    def _explain(self, dynamo: Any, root: _Root, result: Result, began: float) -> None:
         args, kwargs = _inputs(root, result)
         with _as_called(root):
-            found = torch._dynamo.explain(module_ranges.unwrapped(root.module()))(*args, **kwargs)
+            found = dynamo.explain(module_ranges.unwrapped(root.module()))(*args, **kwargs)
         result.seconds = time.perf_counter() - began
         result.graph_ops = [len(ops) for ops in found.ops_per_graph or ()]
         result.guards = len(found.out_guards) if found.out_guards is not None else None
@@ -226,7 +225,7 @@ def _inputs(root: _Root, result: Result) -> tuple[tuple[Any, ...], dict[str, Any
 def _as_called(root: _Root) -> Iterator[None]:
     """The modes in which the user's loop called the module."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(root.inference))
+        stack.enter_context(torch.inference_mode(root.inference))  # type: ignore[no-untyped-call]
         stack.enter_context(torch.set_grad_enabled(root.grad))
         for kind, dtype in root.autocast.items():
             stack.enter_context(torch.autocast(kind, dtype=dtype))
