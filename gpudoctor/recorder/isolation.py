@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.recorder.what_if_result import SCRATCH_PREFIX
+
 GRACE_S = 5  # for the watchdog's thread to get the interpreter's lock; after that the kernel ends the process
 _CHANGES = (
     *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.chown"),
@@ -30,6 +32,9 @@ _ACTIONS = (
     *("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"),
     *("socket.connect", "socket.sendto", "socket.sendmsg", "os.kill", "os.killpg"),
 )
+
+_cleaning = threading.local()
+"""`now` is true in a thread in which gpudoctor itself tidies up."""
 
 
 def mute() -> None:
@@ -48,7 +53,7 @@ def mute() -> None:
 
 def scratch() -> Path:
     """A temporary folder for what compiling writes; torch's caches go there, not into the user's."""
-    folder = Path(tempfile.mkdtemp(prefix="gpudoctor-what-if-"))
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
@@ -67,6 +72,8 @@ def freeze(allowed: tuple[Path, ...], programs: bool) -> None:
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
     def refuse(event: str, args: tuple[Any, ...]) -> None:
+        if getattr(_cleaning, "now", False):
+            return
         if event == "open":
             path, _, flags = args
             if not isinstance(flags, int) or not flags & writing or isinstance(path, int):
@@ -82,6 +89,13 @@ def freeze(allowed: tuple[Path, ...], programs: bool) -> None:
             raise PermissionError(f"the what-if lets nothing be changed ({event} of {name})")
 
     sys.addaudithook(refuse)
+
+
+def remove(folder: Path) -> None:
+    """Removes the scratch folder."""
+    _cleaning.now = True
+    shutil.rmtree(folder, ignore_errors=True)
+    _cleaning.now = False
 
 
 def default_signals() -> None:
@@ -105,7 +119,8 @@ def bound(limit_s: float, at_limit: Callable[[], None], leave: Callable[[int], A
         never.wait(limit_s)
         with contextlib.suppress(Exception):
             at_limit()
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(Exception):
+            remove(folder)
         leave(0)
 
     never = threading.Event()

@@ -79,6 +79,7 @@ def record(what: Target, options: Options, follow: Callable[[Path], None] = lamb
     status = _wait(child)
     if status and what_if_result.interrupted(recording.path):
         status = 0  # the script was stopped with 0 before: what ended the process ended the what-if
+        what_if_result.tidy(recording.path)
     recording.manifest["wall_s"] = round(time.monotonic() - began, 3)
     recording.manifest["script_exit"] = status
     if launched_rank() == 0:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import shutil
 import threading
 import time
 import weakref
@@ -136,11 +135,11 @@ class WhatIf:
         if root is None:
             result.save(folder)
             return
-        result.running = True
-        result.save(folder)
-        show(f"tracing the model as torch.compile would, {self._limit_s:.0f} s at most")
         isolation.default_signals()
         scratch = isolation.scratch()
+        result.running, result.scratch = True, str(scratch)
+        result.save(folder)
+        show(f"tracing the model as torch.compile would, {self._limit_s:.0f} s at most")
         isolation.bound(self._limit_s, lambda: _at_limit(result, folder), stopping.really_exit, scratch)
         isolation.mute()
         trace = _keep_log(folder)
@@ -158,7 +157,7 @@ class WhatIf:
         result.running = False
         trace.close()
         result.save(folder)
-        shutil.rmtree(scratch, ignore_errors=True)
+        isolation.remove(scratch)
 
     def _choose(self, result: Result, ranks: int, compiled: bool) -> _Root | None:
         """The module to trace; None, and the reason in the result, when there is none."""
@@ -207,7 +206,8 @@ def _compile(root: _Root, result: Result) -> None:
         torch_private.compile_in_process()
         args, kwargs = _inputs(root, result)
         with _as_called(root):
-            torch.compile(module)(*args, **kwargs)
+            compiled: Any = torch.compile(module)
+            compiled(*args, **kwargs)
         result.inductor_seconds = time.perf_counter() - began
     except BaseException as error:
         result.inductor_failure = _text(error)
@@ -225,7 +225,7 @@ def _inputs(root: _Root, result: Result) -> tuple[tuple[Any, ...], dict[str, Any
 def _as_called(root: _Root) -> Iterator[None]:
     """The modes in which the user's loop called the module."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(root.inference))  # type: ignore[no-untyped-call]
+        stack.enter_context(torch.inference_mode(root.inference))
         stack.enter_context(torch.set_grad_enabled(root.grad))
         for kind, dtype in root.autocast.items():
             stack.enter_context(torch.autocast(kind, dtype=dtype))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "what_if.json"
 TRACE = "what_if_trace.log"
+SCRATCH_PREFIX = "gpudoctor-what-if-"
 EXPLAIN, INDUCTOR, NONE = "explain", "inductor", "none"
 LIMIT_S = {EXPLAIN: 30.0, INDUCTOR: 300.0, NONE: 0.0}
 """Seconds it may take: tracing took 0.4 to 4.4 s on usual models, a first Inductor compile on a CPU 54 to 96 s."""
@@ -20,6 +22,7 @@ class Result:
 
     Attributes:
         running: the what-if had begun and not ended when this was written.
+        scratch: temporary folder that it uses meanwhile.
         reason: why nothing was measured; None when something was.
         limit_s: seconds it may take.
         module: class of the module that was traced.
@@ -40,6 +43,7 @@ class Result:
     """
 
     running: bool = False
+    scratch: str | None = None
     reason: str | None = None
     limit_s: float = 0.0
     module: str | None = None
@@ -74,4 +78,16 @@ def read(rank: Path) -> Result | None:
 
 def interrupted(recording: Path) -> bool:
     """Whether some process ended in its what-if: its exit code is then no word of the script's."""
-    return any((found := read(path.parent)) is not None and found.running for path in recording.glob(f"rank*/{FILE}"))
+    return any(result.running for result in _all(recording))
+
+
+def tidy(recording: Path) -> None:
+    """Removes what a what-if that was interrupted left in the temporary folder."""
+    for result in _all(recording):
+        if result.running and result.scratch is not None and Path(result.scratch).name.startswith(SCRATCH_PREFIX):
+            shutil.rmtree(result.scratch, ignore_errors=True)
+
+
+def _all(recording: Path) -> list[Result]:
+    found = (read(path.parent) for path in recording.glob(f"rank*/{FILE}"))
+    return [result for result in found if result is not None]
