@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.ingest import compile_log
+from gpudoctor.ingest import compile_breaks, compile_log
 from gpudoctor.ingest.watch import WatchLog
 from gpudoctor.recorder import what_if_result
 from gpudoctor.recorder.options import FILE as OPTIONS
@@ -16,6 +16,10 @@ from gpudoctor.userfiles import UserFiles
 TABLES = ("what_if", "what_if_graphs", "what_if_breaks")
 _KERNEL_CALL = re.compile(r"^\s+(?:(?:cpp|mps)_fused\w*\(|triton_\w+\.run\()", re.M)
 _EXTERN_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+(?:\.\w+)?)\(", re.M)
+_STACK_BELOW = re.compile(
+    r'(User code traceback:\n).*File "[^"]*/gpudoctor/recorder/what_if\.py", line \d+, in \w+\n[^\n]*\n', re.S
+)
+"""What a traceback has in front of the traced model: the user's loop, stopped in a step, and the recorder."""
 _FIRST_REASONS = 3  # the rest is in the log
 
 Row = dict[str, Any]
@@ -45,7 +49,7 @@ def add(
     result = what_if_result.read(rank)
     reason = _why_none(_options(recording), result, run, compiles)
     if reason is None and result is not None:
-        breaks, code = _breaks(rank / what_if_result.TRACE, files)
+        breaks, code = _log(rank / what_if_result.TRACE, files, result)
         if any(result.graph_ops):
             tables["what_if"] = [_row(result, breaks, code)]
             tables["what_if_graphs"] = [{"graph": n, "ops": ops} for n, ops in enumerate(result.graph_ops)]
@@ -76,24 +80,25 @@ def _why_none(
             options.get("stop") == "raise",
             "the script was to end by SystemExit (--stop raise): code of its own still ran afterwards",
         ),
-        (result is None, "the recording was made by a version of gpudoctor without it"),
+        (result is None, "the recording has no result of it: the file is missing or damaged"),
         (result is not None and result.running, "a signal ended the process while the model was traced"),
         (result is not None and result.reason, result.reason if result is not None else None),
     )
     return next((reason for applies, reason in reasons if applies), None)
 
 
-def _breaks(path: Path, files: UserFiles) -> tuple[list[Row], str]:
-    """The breaks in the log of the tracing, each line once, and the output code in it."""
-    if not path.is_file():
-        return [], ""
-    known = {"file", "line", "function", "reason", "explanation", "hint", "break_id", "owner", "skipped"}
+def _log(path: Path, files: UserFiles, result: what_if_result.Result) -> tuple[list[Row], str]:
+    """The breaks in the log of the tracing, each place and reason once, and the output code in it."""
     found: dict[tuple[Any, ...], Row] = {}
-    for row in compile_log.read([path], files, None).graph_breaks:
-        found.setdefault(
-            (row["file"], row["line"], row["reason"]), {key: value for key, value in row.items() if key in known}
-        )
-    code = [text for metadata, text in compile_log.records(path) if metadata and "inductor_output_code" in metadata]
+    code = []
+    for metadata, text in compile_log.records(path) if path.is_file() else ():
+        if metadata and "inductor_output_code" in metadata:
+            code.append(text)
+        elif metadata and (metadata.get("artifact") or {}).get("name") == "dynamo_graph_break_reason":
+            row = compile_breaks.parse_graph_break(_STACK_BELOW.sub(r"\1", text), files)
+            if row["file"] is None:  # code of a library's: it belongs to the line that calls the model
+                row |= {"file": result.file, "line": result.line, "function": result.function}
+            found.setdefault((row["file"], row["line"], row["reason"]), row)
     return list(found.values()), "\n".join(code)
 
 

@@ -178,7 +178,7 @@ class WhatIf:
         elif isinstance(root.inputs, str):
             result.reason = f"the model could not be captured: {root.inputs}"
         if root is not None:
-            result.module = type(module).__qualname__
+            result.module = type(module).__qualname__.replace("<locals>.", "")
             result.file, result.line = root.site.get("file"), root.site.get("line")
             result.function = root.site.get("function")
             result.modules = len(roots)
