@@ -49,6 +49,10 @@ def _table(name: str, row: str, how: str, *columns: tuple[str, Kind, str]) -> Ta
 _CHECK = "record the run with `gpudoctor check train.py`"
 _DETAIL = "let the run reach a profiled step: more steps, or fewer compiles in them"
 _COMPILE = "run `gpudoctor check` on a torch (2.7 or newer) that writes the structured compile log"
+_WHAT_IF = (
+    "run `gpudoctor check train.py` on a script that compiles nothing and runs long enough to be stopped; "
+    "--what-if=inductor counts kernels as well"
+)
 _GPU = "run `gpudoctor check` on a machine with a GPU, or `gpudoctor analyze` on a trace recorded with one"
 
 TABLES: dict[str, Table] = {
@@ -680,6 +684,49 @@ TABLES: dict[str, Table] = {
             ("bytes", "int", "size of all files in the folder; null when it is not there"),
             ("files", "int", "number of these files"),
             ("complete", "bool", "all files were counted; false where there were too many"),
+        ),
+        _table(
+            "what_if",
+            "the model of a script that compiles nothing, traced once after the run as torch.compile would",
+            _WHAT_IF,
+            ("module", "str", "class of the module that was traced: the one with most time in the step"),
+            ("file", "str", "user's file that calls it"),
+            ("line", "int", "line of the call"),
+            ("function", "str", "function of the call"),
+            ("modules", "int", "modules that the step calls from outside any other"),
+            ("forward_share", "float", "this module's share of the time in those, 0 to 1"),
+            ("graphs", "int", "graphs that its forward would become"),
+            ("breaks", "int", "graph breaks in it"),
+            ("ops", "int", "operators in all graphs, as Dynamo counts them: calls in the user's code"),
+            ("guards", "int", "guards on the code"),
+            ("dur_ns", "int", "how long the tracing took"),
+            ("remade_inputs", "int", "input tensors that were made anew (the same shape, other values)"),
+            ("eager_kernels", "int", "operators of its forward that compute; null without --what-if=inductor"),
+            ("kernels", "int", "kernel calls in what Inductor makes of its forward; null without --what-if=inductor"),
+            ("extern_calls", "int", "library calls (matrix work, say) that stay beside them; null likewise"),
+            ("inductor_ns", "int", "how long Inductor took, with a cold cache; null likewise"),
+            ("inductor_failure", "str", "why there is nothing of Inductor's, when it was asked for"),
+        ),
+        _table(
+            "what_if_graphs",
+            "one graph that the model's forward would become",
+            _WHAT_IF,
+            ("graph", "int", "number, in the order they were made"),
+            ("ops", "int", "operators in it"),
+        ),
+        _table(
+            "what_if_breaks",
+            "one graph break that torch.compile would have in the model's forward",
+            _WHAT_IF,
+            ("file", "str", "user's file of the breaking line"),
+            ("line", "int", "user's line"),
+            ("function", "str", "user's function"),
+            ("reason", "str", "Dynamo's reason, one line"),
+            ("explanation", "str", "Dynamo's explanation"),
+            ("hint", "str", "Dynamo's hints"),
+            ("break_id", "str", "id in Dynamo's registry of breaks, e.g. GB0124; null when the version has none"),
+            ("owner", "str", "whose code broke: user, torch.optim, torch, library"),
+            ("skipped", "bool", "the whole frame would run eagerly because of it"),
         ),
         _table(
             "settings",

@@ -24,6 +24,14 @@ EXIT_CODES = (
 DEFAULT_BUDGET_S = 60.0
 
 
+class WhatIf(StrEnum):
+    """What is done with the model of a script that compiles nothing, once the script is stopped."""
+
+    EXPLAIN = "explain"
+    INDUCTOR = "inductor"
+    NONE = "none"
+
+
 class Stop(StrEnum):
     """How the script is stopped when enough was seen."""
 
@@ -59,6 +67,24 @@ def check(
         Stop,
         typer.Option("--stop", help="How to stop it: at once, or by SystemExit, so that `finally` blocks run."),
     ] = Stop.EXIT,
+    what_if: Annotated[
+        WhatIf,
+        typer.Option(
+            "--what-if",
+            help="When the script compiles nothing and was stopped: trace its model as torch.compile would (explain), "
+            "have Inductor compile it as well (inductor; a minute on a CPU), or neither (none).",
+        ),
+    ] = WhatIf.EXPLAIN,
+    no_what_if: Annotated[bool, typer.Option("--no-what-if", help="The same as --what-if none.")] = False,
+    what_if_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--what-if-limit",
+            min=1,
+            help="Seconds that may take.",
+            show_default="30; 300 with inductor",
+        ),
+    ] = None,
     output_format: Format = OutputFormat.FULL,
     output: Output = None,
     select: Select = None,
@@ -77,6 +103,8 @@ def check(
     # everything that can be wrong on our side is looked at before the script is started
     if budget is not None and not math.isfinite(budget):
         raise UsageError(f"--budget is {budget}; give seconds, or --run-to-end for no bound")
+    if what_if_limit is not None and not math.isfinite(what_if_limit):
+        raise UsageError(f"--what-if-limit is {what_if_limit}; give seconds, or --no-what-if for none")
     what = parse_target(target or [], module)
     config = configuration(select, ignore, preview, fail_on, total_steps)
     from gpudoctor.engine.rulefile import load_rules
@@ -93,6 +121,8 @@ def check(
             stop=stop.value,
             warmup=warmup,
             progress=line is not None,
+            what_if="none" if no_what_if else what_if.value,
+            what_if_limit_s=what_if_limit,
         )
         recording = record(what, options, line.follow) if line is not None else record(what, options)
         status = recording.manifest["script_exit"]

@@ -35,6 +35,7 @@ from gpudoctor.ingest import (
     steps,
     trace_steps,
     watch,
+    what_if,
 )
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
@@ -118,6 +119,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     notes += _compile_tables(rank, begun, log, tables, missing, traced)
     _compile_state(rank, tables, missing)
+    what_if.add(recording.path, rank, _user_files(rank, begun), run, log, tables, missing)
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
@@ -275,8 +277,7 @@ def _compile_tables(
         reason = "this torch has no structured compile log"
         missing.update(dict.fromkeys(_COMPILE_TABLES, reason))
         return []
-    files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
-    files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
+    files = _user_files(rank, begun)
     read = compile_log.read(sorted((rank / "torch_trace").glob("*.log")), files, begun.get("zero_unix_ns"))
     seen = {span.compile_id for span in log.compilations}
     lost = len(seen - {row["compile_id"] for row in read.compilations})
@@ -306,6 +307,12 @@ def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing:
         return
     tables["compile_counters"] = compile_state.counters(state)
     tables["cache_state"] = compile_state.caches(state)
+
+
+def _user_files(rank: Path, begun: dict[str, Any]) -> UserFiles:
+    files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
+    files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
+    return files
 
 
 def _facts(

@@ -33,6 +33,7 @@ from gpudoctor.recorder.place import Place, rank, world_size
 from gpudoctor.recorder.rendezvous import Rendezvous
 from gpudoctor.recorder.settings_watch import SettingsWatch
 from gpudoctor.recorder.watch import Watch
+from gpudoctor.recorder.what_if import WhatIf
 from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"
@@ -63,7 +64,8 @@ class Agent:
         self.watch = Watch(self.place)
         self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
         self.targets = CompileTargets(self.files)
-        self.marks = LineMarks(self.files, self.targets)
+        self.what_if = WhatIf(self.files, options.what_if, options.what_if_limit_s)
+        self.marks = LineMarks(self.files, self.targets, self.what_if)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
         self.notes: list[str] = []
@@ -365,7 +367,17 @@ class Agent:
         self.finish(self._stopped, stopped=True)
         if self.options.stop == "raise":
             raise SystemExit(0)
-        stopping.leave()
+        stopping.leave(self._foresee)
+
+    def _foresee(self) -> None:
+        """Has the what-if measured: the recording is complete, and nothing is recorded any more."""
+        self.uninstall()
+
+        def show(words: str) -> None:
+            now = self.watch.now()
+            self.status.put(words, self.steps, self._watched_ns(now), now, last=True)
+
+        self.what_if.measure(self.place.folder, world_size(), bool(self.compiles.started), show)
 
     # -- end -----------------------------------------------------------------------------------------------------
 

@@ -27,13 +27,25 @@ def install(
     targets: CompileTargets,
     live: Callable[[], bool],
     step: Callable[[], int],
+    called: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wraps `torch.compile`; the compiled object it returns is untouched."""
+    """Wraps `torch.compile`; the compiled object it returns is untouched.
+
+    Args:
+        patches: to be undone with.
+        watch: takes the calls.
+        files: the user's files.
+        targets: takes what was given to it.
+        live: whether events count.
+        step: number of the current step.
+        called: told of each call.
+    """
     original = torch.compile
 
     @functools.wraps(original)
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A001
         if model is not None and live():
+            called()
             target, code, owner = describe(model)
             targets.add(code, owner)
             watch.add(

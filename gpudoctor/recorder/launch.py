@@ -15,6 +15,7 @@ from typing import Any
 
 import gpudoctor
 from gpudoctor.errors import RecordingError, UsageError
+from gpudoctor.recorder import what_if_result
 from gpudoctor.recorder.options import Options
 from gpudoctor.recording import Recording, create, join
 
@@ -76,6 +77,9 @@ def record(what: Target, options: Options, follow: Callable[[Path], None] = lamb
         raise RecordingError(f"{what.command[0]}: cannot be started ({error.strerror or error})") from None
     follow(recording.path)
     status = _wait(child)
+    if status and what_if_result.interrupted(recording.path):
+        status = 0  # the script was stopped with 0 before: what ended the process ended the what-if
+        what_if_result.tidy(recording.path)
     recording.manifest["wall_s"] = round(time.monotonic() - began, 3)
     recording.manifest["script_exit"] = status
     if launched_rank() == 0:

@@ -18,12 +18,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.module_ranges import ModuleRanges
 from gpudoctor.userfiles import UserFiles, function_name
+
+if TYPE_CHECKING:
+    from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "lines.json"
 PREFIX = "gpudoctor::line#"
@@ -44,9 +47,9 @@ class LineMarks:
         interrupted: the script set the trace function while marks were wanted.
     """
 
-    def __init__(self, files: UserFiles, targets: CompileTargets) -> None:
+    def __init__(self, files: UserFiles, targets: CompileTargets, what_if: WhatIf | None = None) -> None:
         self._files, self._targets = files, targets
-        self._modules = ModuleRanges()
+        self._modules = ModuleRanges(what_if)
         self._marks: dict[tuple[CodeType, int], Any] = {}
         self._lines: list[list[Any]] = []
         self._numbered: list[Any] = []

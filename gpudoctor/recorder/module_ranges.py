@@ -11,11 +11,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from gpudoctor.recorder import torch_private
+
+if TYPE_CHECKING:
+    from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "modules.json"
 PREFIX = "gpudoctor::module#"
@@ -37,10 +40,15 @@ class ModuleRanges:
     """Opens and closes ranges as modules are called, and saves which range is which module.
 
     `enter` runs inside the user's calls, where Dynamo looks at every Python frame: it bears the file name of torch's
-    own code and calls nothing but C functions, except for a module seen for the first time.
+    own code and calls nothing but C functions, except for a module seen for the first time and for one that is called
+    from outside any other.
+
+    Args:
+        what_if: is told of those.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what_if: WhatIf | None = None) -> None:
+        self._what_if = what_if
         self._names: dict[int, str] = {}
         self._seen: list[Any] = []  # keeps the modules of a burst alive, so that an id means one module
         self._labels: dict[int, tuple[str, Any]] = {}
@@ -54,6 +62,8 @@ class ModuleRanges:
         """Begins a burst: notes how the user's frames call their modules."""
         for frame in user_frames:
             self._note_variables(frame)
+        if self._what_if is not None:
+            self._what_if.forget()
 
     def _note_variables(self, frame: FrameType) -> None:
         for names in (frame.f_locals, frame.f_globals):
@@ -86,6 +96,8 @@ class ModuleRanges:
         self._left_open += self._open  # to end one would write into the parent's session
         self._open.clear()
         self._drop()
+        if self._what_if is not None:
+            self._what_if.forget()
 
     def _drop(self) -> None:
         self._names.clear()
@@ -105,9 +117,15 @@ class ModuleRanges:
         """What `sys.settrace` calls for a frame of `nn.Module.__call__`."""
         names, opened, new_name = self._names, self._open, self._new_name
         fast = torch_private.record_function_fast
+        root_entered, root_left = _nobody, _nobody
+        if self._what_if is not None:
+            root_entered = torch_private.hidden_from_dynamo(self._what_if.entered)
+            root_left = torch_private.hidden_from_dynamo(self._what_if.left)
 
         def enter(frame: FrameType) -> Any:
             module = frame.f_locals["self"]
+            if not opened:
+                root_entered(frame)
             entered = fast(names.get(id(module)) or new_name(module))
             entered.__enter__()
             opened.append((frame, entered))
@@ -126,11 +144,17 @@ class ModuleRanges:
             while owner is not frame:
                 owner, entered = opened.pop()
                 entered.__exit__(None, None, None)
+            if not opened:
+                root_left()
             return leave
 
         torch_private.as_torch_code(leave)
         made: Callable[[FrameType], Any] = torch_private.as_torch_code(enter)
         return made
+
+
+def _nobody(*_: Any) -> None:
+    return None
 
 
 def is_module(value: Any) -> bool:
@@ -169,7 +193,7 @@ def paths(seen: list[Any], labels: Mapping[int, tuple[str, Any]]) -> list[str | 
         if not path and id(root) not in labels and _is_graph(root):
             found.append(None)
             continue
-        label = labels[id(root)][0] if id(root) in labels else type(_unwrapped(root)).__name__
+        label = labels[id(root)][0] if id(root) in labels else type(unwrapped(root)).__name__
         # a bare list of modules has no model around it: a path would be nothing but a number
         named = len(holders) > 1 or type(root) in _CONTAINERS
         found.append(label if not path else f"{label}.{path}" if named else path)
@@ -197,7 +221,8 @@ def _is_graph(module: Any) -> bool:
     return any(base.__name__ == "GraphModule" for base in type(module).__mro__)
 
 
-def _unwrapped(module: Any) -> Any:
+def unwrapped(module: Any) -> Any:
+    """The user's own module inside wrappers such as DistributedDataParallel."""
     while (inside := (module.__dict__.get("_modules") or {}).get(_WRAPPERS.get(type(module).__name__))) is not None:
         module = inside
     return module

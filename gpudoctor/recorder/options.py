@@ -22,6 +22,9 @@ class Options:
             step's end: `finally` blocks and atexit handlers run).
         warmup: steps that are never profiled; null for as long as the loop needs to settle.
         progress: somebody looks at the run's progress; it is written down now and then.
+        what_if: what is done with the model before the process leaves: "explain" (traced), "inductor" (compiled as
+            well) or "none".
+        what_if_limit_s: seconds that may take; null for the kind's own limit.
         root: the user's working folder; files below it are shown relative to it.
     """
 
@@ -32,6 +35,8 @@ class Options:
     stop: str = "exit"
     warmup: int | None = None
     progress: bool = False
+    what_if: str = "explain"
+    what_if_limit_s: float | None = None
 
     def save(self, folder: Path) -> None:
         """Writes the options into the recording folder."""

@@ -16,7 +16,8 @@ from typing import Any
 
 from gpudoctor.recorder.open_files import flush_python_files
 
-_really_exit = os._exit
+really_exit = os._exit
+"""`os._exit` as it was before the recorder or anybody else replaced it."""
 
 
 def before_hard_exit(function: Callable[[], None]) -> None:
@@ -24,13 +25,17 @@ def before_hard_exit(function: Callable[[], None]) -> None:
 
     def _exit(status: int) -> Any:
         function()
-        _really_exit(status)
+        really_exit(status)
 
     os._exit = _exit
 
 
-def leave() -> None:
-    """Flushes, ends worker processes, and ends this one with exit code 0."""
+def leave(last: Callable[[], None] = lambda: None) -> None:
+    """Flushes, ends worker processes, and ends this one with exit code 0.
+
+    Args:
+        last: called when all that is done; what it raises is nobody's concern any more.
+    """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a closed or replaced stream has nothing to flush
             stream.flush()
@@ -41,4 +46,6 @@ def leave() -> None:
     if release is not None:  # unlinks semaphores, or the resource tracker complains of leaks
         with contextlib.suppress(Exception):
             release(0)
-    _really_exit(0)
+    with contextlib.suppress(BaseException):
+        last()
+    really_exit(0)

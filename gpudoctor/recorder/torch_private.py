@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -130,6 +131,29 @@ def trace_formatter() -> Any | None:
 
     formatter = getattr(_internal, "TorchLogsFormatter", None)
     return formatter(trace=True) if formatter is not None else None
+
+
+@contextmanager
+def counted_kernels() -> Iterator[list[int]]:
+    """Counts, in a list of one number, the operators inside that compute; views and metadata do not."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    counted = [0]
+
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            counted[0] += not getattr(func, "is_view", False) and func.namespace != "prim"
+            return func(*args, **(kwargs or {}))
+
+    with Counting():  # type: ignore[no-untyped-call]
+        yield counted
+
+
+def compile_in_process() -> None:
+    """Has Inductor compile in this process, without a pool of workers that would outlive it."""
+    from torch._inductor import config
+
+    config.compile_threads = 1
 
 
 def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
