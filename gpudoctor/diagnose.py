@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import gpudoctor
-from gpudoctor.compilation import compilation
+from gpudoctor.compilation import compilation, what_if
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, Saving, StepTime
 from gpudoctor.engine.finding import severity_of
@@ -55,6 +55,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         budget=_budget(profile),
         counters=_counters(profile),
         compilation=compilation(profile),
+        what_if=what_if(profile),
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,

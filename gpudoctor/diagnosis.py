@@ -209,6 +209,8 @@ class CompiledFrame:
         graphs: how many of them hold a graph.
         operators: operators in the graph of the last version; null without a graph.
         guards: guards of the last version.
+        kernels: kernels that Inductor made of that graph, forward and backward; null with another backend.
+        library_calls: library kernels and fallbacks that it calls beside them; null likewise.
         compile_ns: time spent compiling it, its backward graphs included.
         limit: it reached the recompile limit.
         breaks: graph breaks in it, in order of lines.
@@ -221,6 +223,8 @@ class CompiledFrame:
     graphs: int = 0
     operators: int | None = None
     guards: int | None = None
+    kernels: int | None = None
+    library_calls: int | None = None
     compile_ns: int = 0
     limit: bool = False
     breaks: tuple[Break, ...] = ()
@@ -239,6 +243,8 @@ class Compilation:
         backend_ns: of which in the backend (AOTAutograd, Inductor).
         backward_ns: of which backward graphs that were compiled later.
         steady_ns: compile time after warm-up; null when no step was seen.
+        cache_hits: look-ups that found Inductor's or AOTAutograd's work in a cache; null when none was logged.
+        cache_misses: look-ups that did not; null likewise.
         frames: what was compiled, each function followed by its continuations.
     """
 
@@ -250,7 +256,38 @@ class Compilation:
     backend_ns: int
     backward_ns: int
     steady_ns: int | None = None
+    cache_hits: int | None = None
+    cache_misses: int | None = None
     frames: tuple[CompiledFrame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What torch.compile would make of the model of a script that compiles nothing: traced once, after the run.
+
+    Attributes:
+        module: class of the module that was traced.
+        where: the line that calls it.
+        graphs: graphs its forward would become.
+        operators: operators in them.
+        guards: guards on the code.
+        seconds: how long the tracing took.
+        breaks: graph breaks in it.
+        eager_kernels: operators that compute; null unless Inductor was asked for (`--what-if=inductor`).
+        kernels: kernels that Inductor makes of them; null likewise.
+        library_calls: library kernels that stay; null likewise.
+    """
+
+    module: str
+    where: Location | None
+    graphs: int
+    operators: int
+    guards: int | None = None
+    seconds: float | None = None
+    breaks: tuple[Break, ...] = ()
+    eager_kernels: int | None = None
+    kernels: int | None = None
+    library_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +349,7 @@ class Diagnosis:
     """Everything a report needs; a pure function of a Profile and a set of rules.
 
     `compilation` is null when nothing was compiled, or when that was not measured (`counters.graphs` is null then).
+    `what_if` is null in scripts that compile, and when it was not measured.
     """
 
     run: Run
@@ -319,6 +357,7 @@ class Diagnosis:
     budget: Budget | None = None
     counters: dict[str, int | None] = field(default_factory=dict)
     compilation: Compilation | None = None
+    what_if: WhatIf | None = None
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.analysis.recompile_causes import LIMIT
 from gpudoctor.ingest.compile_breaks import RESUME, root_function
 
 if TYPE_CHECKING:
@@ -28,9 +27,9 @@ def graph(compilations: Sequence[Row], breaks: Sequence[Row]) -> nx.MultiDiGraph
     Returns:
         A node for each frame (its id), with `function`, `root` (the function it belongs to), `file`, `line`,
         `resumes_at` (line of the function from which a continuation goes on; None for a function's begin), `versions`
-        (compilations that gave code), `graphs`, `ops` and `guards` (of the last version), `compile_ns`, `limit` and
-        `ran`. An edge for each break that a frame ends with, to the continuation (to the frame itself when none was
-        compiled), with `file`, `line`, `reason`, `break_id`, `count` and `skipped`.
+        (compilations that gave code), `graphs`, `ops` and `guards` of the last version, `last` (its compile id),
+        `compile_ns`, `limit` and `ran`. An edge for each break that a frame ends with, to the continuation (to the
+        frame itself when none was compiled), with `file`, `line`, `reason`, `break_id`, `count` and `skipped`.
     """
     import networkx as nx
 
@@ -66,6 +65,7 @@ def _node(rows: Sequence[Row]) -> Row:
     last = made[-1]
     match = RESUME.match(last["function"] or "")
     return {
+        "last": last["compile_id"],
         "function": last["function"],
         "root": root_function(last["function"]),
         "file": last["file"],
@@ -77,7 +77,7 @@ def _node(rows: Sequence[Row]) -> Row:
         "ops": last["graph_ops"],
         "guards": last["guards"],
         "compile_ns": sum((row["dur_ns"] or 0) + (row["backward_ns"] or 0) for row in rows),
-        "limit": any(LIMIT.search(row["fail_reason"] or "") for row in rows),
+        "limit": any(row["limit_hit"] for row in rows),
         "ran": any(row["ran_in_steps"] for row in rows),
     }
 

@@ -10,9 +10,6 @@ from gpudoctor.analysis import assignments
 
 Row = dict[str, Any]
 
-LIMIT = re.compile(r"recompile limit|cache.?(?:size.?)?limit", re.I)
-"""Dynamo's words when a frame reached torch._dynamo.config.recompile_limit; "cache limit" until torch 2.6."""
-
 _ATTRIBUTE = re.compile(r"\.(\w+)$")
 
 
@@ -36,7 +33,7 @@ def rows(
     for row in recompiles:
         key = (row["frame"], row["function"], row["cause"], row["changed"], row["source"], row["used_line"])
         groups.setdefault(key, []).append(row)
-    refused = {row["compile_id"]: row for row in compilations if LIMIT.search(row["fail_reason"] or "")}
+    refused = {row["compile_id"]: row for row in compilations if row["limit_hit"]}
     made = []
     for number, group in enumerate(groups.values()):
         limit = next((refused[row["compile_id"]] for row in group if row["compile_id"] in refused), None)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from gpudoctor.diagnosis import Compilation, CompiledFrame, Location
+from gpudoctor.diagnosis import Break, Compilation, CompiledFrame, Location, WhatIf
 from gpudoctor.reporters.terminal import Paper
-from gpudoctor.reporters.wording import one_line, place
+from gpudoctor.reporters.wording import NOT_MEASURED, one_line, place
 from gpudoctor.units import format_count, format_ns, plural
 
 _MOST = 12
 """Lines for frames and breaks; a large model can have hundreds."""
 
 
-def write(paper: Paper, compiled: Compilation | None) -> None:
-    """Writes the section; nothing when nothing was compiled."""
+def write(paper: Paper, compiled: Compilation | None, what_if: WhatIf | None = None) -> None:
+    """Writes the section; nothing when nothing was compiled, nor tried to."""
     if compiled is None:
+        if what_if is not None:
+            _what_if(paper, what_if)
         return
     paper.gap()
     paper.line(Text.assemble(("Compilation", "bold"), (f"  {totals(compiled)}", "dim")), hang=2)
@@ -24,6 +26,23 @@ def write(paper: Paper, compiled: Compilation | None) -> None:
         paper.line(line, indent=2, hang=hang)
     if len(lines) > _MOST:
         paper.line(Text(f"… and {plural(len(lines) - _MOST, 'more line')}; `--output-format json` has all"), indent=2)
+
+
+def _what_if(paper: Paper, what_if: WhatIf) -> None:
+    paper.gap()
+    said = "  nothing is compiled; traced once after the run, as torch.compile would"
+    paper.line(Text.assemble(("Compilation", "bold"), (said, "dim")), hang=2)
+    words = [plural(what_if.graphs, "graph"), plural(what_if.operators, "operator")]
+    if what_if.guards is not None:
+        words.append(plural(what_if.guards, "guard"))
+    if what_if.eager_kernels is not None:
+        words.append(f"{plural(what_if.eager_kernels, 'eager kernel')}{_made(what_if.kernels, what_if.library_calls)}")
+    else:
+        words.append(f"kernels {NOT_MEASURED} (--what-if=inductor)")
+    head = Text.assemble((one_line(what_if.module), "bold"), "  ", (_place(what_if.where), "cyan"), "  ")
+    paper.line(head.append(" · ".join(words), "dim"), indent=2, hang=4)
+    for line, hang in [_break(broke) for broke in what_if.breaks][:_MOST]:
+        paper.line(line, indent=2, hang=hang)
 
 
 def totals(compiled: Compilation) -> str:
@@ -36,6 +55,8 @@ def totals(compiled: Compilation) -> str:
     ]
     if compiled.backend_ns or compiled.backward_ns:
         words[-1] += f" ({format_ns(compiled.backend_ns + compiled.backward_ns)} of it in the backend)"
+    if compiled.cache_hits is not None and compiled.cache_misses is not None:
+        words.append(f"cache {plural(compiled.cache_hits, 'hit')}, {plural(compiled.cache_misses, 'miss', 'misses')}")
     if compiled.steady_ns:
         words.append(f"{format_ns(compiled.steady_ns)} of it after warm-up")
     return " · ".join(words)
@@ -45,17 +66,25 @@ def _frame(frame: CompiledFrame) -> list[tuple[Text, int]]:
     name = "  goes on" if frame.resumes else one_line(frame.function)
     head = Text.assemble((name, "" if frame.resumes else "bold"), "  ", (_place(frame.where), "cyan"), "  ")
     head.append(" · ".join(_facts(frame)), "dim")
-    lines = [(head, 4)]
-    for broke in frame.breaks:
-        text = Text.assemble(
-            "  break  ", (place(broke.where), "cyan"), f"  {one_line(broke.reason or 'no reason given')}"
-        )
-        if broke.break_id:
-            text.append(f" ({broke.break_id})", "dim")
-        if broke.count > 1:
-            text.append(f", {format_count(broke.count)} times", "dim")
-        lines.append((text, 4))
-    return lines
+    return [(head, 4), *map(_break, frame.breaks)]
+
+
+def _break(broke: Break) -> tuple[Text, int]:
+    reason = one_line(broke.reason or "no reason given")
+    text = Text.assemble("  break  ", (_place(broke.where), "cyan"), f"  {reason}")
+    if broke.break_id:
+        text.append(f" ({broke.break_id})", "dim")
+    if broke.count > 1:
+        text.append(f", {format_count(broke.count)} times", "dim")
+    return text, 4
+
+
+def _made(kernels: int | None, library_calls: int | None) -> str:
+    """` → 3 kernels + 2 library calls`; nothing where that is not known."""
+    if kernels is None:
+        return ""
+    calls = f" + {plural(library_calls, 'library call')}" if library_calls else ""
+    return f" → {plural(kernels, 'kernel')}{calls}"
 
 
 def _place(where: Location | None) -> str:
@@ -68,7 +97,7 @@ def _facts(frame: CompiledFrame) -> list[str]:
     if frame.versions > 1:
         words.append(plural(frame.versions, "version"))
     if frame.operators:
-        words.append(plural(frame.operators, "operator"))
+        words.append(plural(frame.operators, "operator") + _made(frame.kernels, frame.library_calls))
     elif any(broke.skipped for broke in frame.breaks):
         words.append("runs eagerly")
     else:

@@ -46,7 +46,7 @@ def render(diagnosis: Diagnosis, width: int = WIDTH, color: bool = False) -> str
     _headline(paper, diagnosis)
     _budget(paper, diagnosis.budget)
     _caveats(paper, diagnosis.run.integrity)
-    compile_section.write(paper, diagnosis.compilation)
+    compile_section.write(paper, diagnosis.compilation, diagnosis.what_if)
     _findings(paper, diagnosis)
     _rest(paper, diagnosis)
     return paper.text

@@ -33,7 +33,7 @@ def recompile(attempt: int, **more: Any) -> Row:
 
 
 def causes(again: list[Row], refused: bool = False, schedulers: list[Row] | None = None, **more: Any) -> list[Row]:
-    last = {"fail_reason": "Dynamo recompile limit exceeded", "graph_ops": None} if refused else {}
+    last = {"fail_reason": "Dynamo recompile limit exceeded", "limit_hit": True, "graph_ops": None} if refused else {}
     compilations = [compilation("0/0"), *(compilation(row["compile_id"], step=row["step"]) for row in again)]
     compilations[-1] |= last
     return recompile_causes.rows(
@@ -141,7 +141,7 @@ def test_a_function_and_its_continuations_form_a_chain() -> None:
         compilation("0/0"),
         compilation("1/0", RESUMED, line=20, graph_ops=2),
         compilation("1/1", RESUMED, line=20, graph_ops=3),
-        compilation("1/2", RESUMED, line=20, graph_ops=None, fail_reason="Dynamo recompile limit exceeded"),
+        compilation("1/2", RESUMED, line=20, graph_ops=None, fail_reason="limit", limit_hit=True),
         compilation("2/0", "other", line=40),
     )
     chain = compile_chain.graph(compilations, rows("graph_breaks", BREAK, BREAK))
