@@ -495,7 +495,7 @@ TABLES: dict[str, Table] = {
             (
                 "held_in",
                 "str",
-                "where the value lives: argument, attribute, global, optimizer, continuation; null",
+                "where it lives: argument, parameter, attribute, global, optimizer, continuation; null",
             ),
             ("guard", "str", "the guard that failed, as Dynamo words it"),
             ("source", "str", "what the guard looks at: a tensor's name or an expression"),

@@ -45,6 +45,12 @@ def rows(
     return made
 
 
+def _first_words(reason: str) -> str:
+    """The reason without what follows it: a headline can stand on a line of its own (`backend='mine' raised:`)."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+
+
 def mark(breaks: Sequence[Row], effects: Sequence[Row]) -> None:
     """Fills `whole` of `graph_breaks`, in place: breaks that left nothing of a target compiled."""
     places = {(row["why_file"], row["why_line"]) for row in effects if row["no_effect"] == "skipped"}
@@ -72,7 +78,7 @@ def _why(row: Row, call: Row, family: Sequence[Row], breaks: Sequence[Row]) -> R
         return {"no_effect": "skipped", "why": reason, "why_file": broke["file"], "why_line": broke["line"]}
     failed = next((one for one in family if one["fail_reason"]), None)
     if failed is not None:
-        return {"no_effect": "failed", "why": failed["fail_reason"].strip().splitlines()[0], **here}
+        return {"no_effect": "failed", "why": _first_words(failed["fail_reason"]), **here}
     if family:
         return {"no_effect": "empty", "why": None, **here}
     if row["eager_method"] not in (None, call.get("target_function")):

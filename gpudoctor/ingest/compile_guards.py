@@ -11,7 +11,7 @@ from gpudoctor.userfiles import UserFiles
 
 _MISMATCH = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<index>\d+))?\. "
-    r"expected (?P<expected>.+?)(?:, actual (?P<actual>.+))?$"
+    r"expected (?P<expected>.+?)(?:, actual (?P<actual>.+?))?(?:\. (?P<more>.*))?$"
 )
 _TENSOR_PARTS = {
     "size": "size",
@@ -26,7 +26,8 @@ _SIZES = ("size", "stride", "rank")
 _TYPE = re.compile(r"expected type of '(.+?)' to be .*? but found (.+)$")
 _STATE = re.compile(r"GLOBAL_STATE changed: (.+)$|___check_global_state\(\)")
 _BACKEND = re.compile(r"BACKEND_MATCH|___check_current_backend")
-_IDENTITY = re.compile(r"___check_(?:type|obj)_id\((.+?), \d+\)(?:, type=(.+))?")
+_IDENTITY = re.compile(r"___check_obj_id\((.+?), \d+\)")
+_TYPE_ID = re.compile(r"___check_type_id\((.+?), \d+\)(?:, type=<class '(.+)'>)?")
 _KEYS = re.compile(r"___dict_contains\('?(.+?)'?, (.+)\)|list\(dict\.keys\((.+?)\)\)\[\d+\] == (.+)")
 _LENGTH = re.compile(r"^(not )?len\((.+)\)(?:\s*(==|!=)\s*(\d+))?$")
 _SHAPE_EXPRESSION = re.compile(r"\.(?:size|stride)\(\)|\.storage_offset\(\)|\bs\d+\b|\bEq\(|\bNe\(|\bu\d+\b")
@@ -82,6 +83,7 @@ def _mismatch(match: re.Match[str]) -> dict[str, Any]:
         "dimension": int(match["index"]) if match["index"] else None,
         "expected": match["expected"].removeprefix("requires_grad="),
         "actual": match["actual"],
+        "held_in": "parameter" if "on a parameter" in (match["more"] or "") else None,
     }
 
 
@@ -124,6 +126,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]],
     (_STATE, _state),
     (_BACKEND, lambda match: _value("backend", None)),
     (_IDENTITY, lambda match: _value("object", match[1])),
+    (_TYPE_ID, lambda match: _value("type", match[1], match[2])),
     (_KEYS, lambda match: _value("keys", match[2] or match[3], match[1] or match[4])),
     (_LENGTH, lambda match: _value("length", match[2], match[4])),
     (_SHAPE_EXPRESSION, _size),
@@ -135,6 +138,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]],
 def _held_in(row: dict[str, Any]) -> str | None:
     """Where the value lives."""
     source = row.get("source")
+    if row.get("held_in"):
+        return str(row["held_in"])
     if source is None or row["changed"] in ("grad mode", "global state", "backend"):
         return None
     if "param_groups" in source or re.search(r"\.state\[", source):

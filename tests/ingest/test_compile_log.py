@@ -96,6 +96,16 @@ def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
         ("0/0: GLOBAL_STATE changed: grad_mode", "value", "grad mode", "grad_mode", None, None, None),
         ("0/0: GLOBAL_STATE changed: num_threads", "value", "global state", "num_threads", None, None, None),
         ("0/0: ___check_obj_id(g, 139949), type=<class 'x'>", "value", "object", "g", None, None, None),
+        ("0/0: ___check_type_id(c.t, 14), type=<class 'float'>", "value", "type", "c.t", None, "float", None),
+        (
+            "0/0: tensor 'p' size mismatch at index 0. expected 2, actual 3. Guard failed on a parameter, consider x",
+            "shape",
+            "size",
+            "p",
+            0,
+            "2",
+            "3",
+        ),
         (
             "0/0: fn._modules['1'].training == True",
             "value",
@@ -137,6 +147,8 @@ def test_recompile_reasons(
         ("G['SCALE'] == 2.0", "global"),
         ("self.param_groups[0]['lr'] == 0.1", "optimizer"),
         ("___stack1 == 1.5", "continuation"),
+        ("tensor 'p' size mismatch at index 0. expected 2, actual 3. Guard failed on a parameter, x", "parameter"),
+        ("tensor 'p' size mismatch at index 0. expected 2, actual 3", "argument"),
         ("GLOBAL_STATE changed: grad_mode", None),
     ],
 )
