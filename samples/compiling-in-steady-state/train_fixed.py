@@ -26,7 +26,6 @@ def train():
     model = Adder().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     compiled = torch.compile(model, backend=backend)
-    torch._dynamo.reset()
     for _ in range(ROUNDS):
         for _ in range(STEPS_PER_ROUND):
             pair = torch.rand(BATCH, 2, device=device)

@@ -76,20 +76,25 @@ def gpudoctor(*words: str, cwd: Path, timeout: float = 240) -> Checked:
     return Checked(run.returncode, run.stdout, run.stderr, cwd)
 
 
-@pytest.fixture(scope="session")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checked]:
-    """`check(source, *options, script_args=())`: checks a script's text or path, once a session for equal arguments."""
+def checker(folders: pytest.TempPathFactory, *fixed: str) -> Callable[..., Checked]:
+    """`check(source, *options, script_args=())`: checks a script's text or path, once for equal arguments."""
     done: dict[tuple[Any, ...], Checked] = {}
 
     def run(source: str | Path, *options: str, script_args: tuple[str, ...] = ()) -> Checked:
         key = (source, options, script_args)
         if key not in done:
-            folder = tmp_path_factory.mktemp("run")
+            folder = folders.mktemp("run")
             name = source.name if isinstance(source, Path) else "train.py"
             text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
             (folder / name).write_text(text, encoding="utf-8")
             tail = ("--", *script_args) if script_args else ()
-            done[key] = gpudoctor("check", "--output-format", "json", *options, name, *tail, cwd=folder)
+            done[key] = gpudoctor("check", "--output-format", "json", *fixed, *options, name, *tail, cwd=folder)
         return done[key]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checked]:
+    """`checker` without the what-if, which takes a second or two and has tests of its own."""
+    return checker(tmp_path_factory, "--no-what-if")

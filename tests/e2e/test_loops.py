@@ -294,7 +294,8 @@ for i in range(15):
 
 def test_a_break_in_a_helper_that_makes_the_whole_model_eager_is_found(check: Callable[..., Checked]) -> None:
     run = check(BREAKS.format(inside="note(i)", before=""))
-    assert [finding["where"]["line"] for finding in run.findings("GD101")] == [4]
+    assert [finding["where"]["line"] for finding in run.findings("GD108")] == [4]
+    assert run.findings("GD101") == []
 
 
 def test_a_break_in_validation_only_is_not_one_of_the_step(check: Callable[..., Checked]) -> None:

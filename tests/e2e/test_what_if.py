@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.recorder import what_if_result
-from tests.e2e.conftest import Checked, environment, gpudoctor
+from tests.e2e.conftest import Checked, checker, environment, gpudoctor
 
 HEAD = """import sys, time
 import torch, torch.nn as nn
@@ -86,6 +86,12 @@ finally:
     open("finally.txt", "w").close()
 """
 )
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checked]:
+    """With the what-if, as users run it."""
+    return checker(tmp_path_factory)
 
 
 def result(run: Checked) -> dict[str, Any]:
