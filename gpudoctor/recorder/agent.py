@@ -21,6 +21,7 @@ from gpudoctor.recorder import compile_state, cuda, overhead, settings, status, 
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.compile_targets import CompileTargets
+from gpudoctor.recorder.decision import Decision, Seen
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.leaves import Leaves
@@ -29,8 +30,7 @@ from gpudoctor.recorder.loop import Loop, Signal
 from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
-from gpudoctor.recorder.place import Place, rank, world_size
-from gpudoctor.recorder.rendezvous import Rendezvous
+from gpudoctor.recorder.place import Place, world_size
 from gpudoctor.recorder.settings_watch import SettingsWatch
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.recorder.what_if import WhatIf
@@ -41,8 +41,6 @@ MANY_BATCHES = 32  # beyond four times what a step usually takes: a validation p
 MAX_REVISIONS = 3  # times the bursts are taken anew because the steps had been cut wrongly
 STEADY_AFTER = 2  # steps without a compile before a burst starts: the first ones fill caches and optimizer state
 LONG_STEP_SHARE = 0.1  # a step longer than this share of the budget is profiled once a burst
-BARE_STEPS = 12  # unprofiled steady steps before an epoch's end stops the run: times are judged on them
-HARD_BUDGET = 4  # times the budget after which the run is stopped even if no burst could be taken
 
 
 class Agent:
@@ -74,14 +72,13 @@ class Agent:
     def _begin(self) -> None:
         """What every process, forked ones too, starts from."""
         self.loop = Loop()
-        self._rendezvous: Rendezvous | None = None
         self._event_cost_ns: int | None = None
         self.status = status.Status(
             self.place, self.options.progress, None if self.options.run_to_end else self.options.budget_s
         )
         self.host = Host()
         self.sampler = InputSampler(self.files)
-        self.open_files = OpenFiles(self.owns)
+        self.decision = Decision(self.recording, self.options, OpenFiles(self.owns))
         self._thread: int | None = None
         self._aside_ns = 0
         self._stated = self._only_stated
@@ -91,19 +88,15 @@ class Agent:
         self._optimizer_in_backward: int | None = None
         self._backward_number = 0
         self._clean = 0
-        self._bare = 0
         self._compiles_seen = 0
         self._boundary_ns: int | None = None
         self._first_ns: int | None = None
         self._own_ns = 0
-        self._epoch_ended = False
         self._stepping: list[tuple[int, int, int]] = []
         self._leaves = Leaves()
         self._continues = self._creates_graph = False
         self._revisions = 0
         self._asked = self._usually_asked = 0
-        self._stopped = "the script ended"
-        self._stopping = False
         self.steps = 0
         self.optimizer_events = 0
 
@@ -228,7 +221,7 @@ class Agent:
     def epoch_ended(self, steps_before: int) -> None:
         """A loader is exhausted; only one that steps were taken from ends a training epoch."""
         if self.steps > steps_before:
-            self._epoch_ended = True
+            self.decision.epoch_ended = True
 
     def step_stated(self, started: int) -> None:
         """The caller says that a step ended."""
@@ -278,13 +271,13 @@ class Agent:
             self._start_anew(now)
         ended, self.steps = self.steps, self.steps + 1
         if not (self.bursts.running or compiled or ended < STEADY_AFTER):
-            self._bare += 1
+            self.decision.bare += 1
             self.status.step(step_ns)
         if self.bursts.running:
             self.bursts.step_ended(ended, compiled)
-            if self._at_limit() and self._time_to_stop(now):
+            if self.decision.at_limit(self._seen(now)) and self.decision.stop_now(self._seen(now)):
                 self._stop()
-        elif self._time_to_stop(now):
+        elif self.decision.stop_now(self._seen(now)):
             self._stop()
         elif not self.bursts.done and self._settled() and threading.get_ident() == self._thread:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
@@ -299,7 +292,7 @@ class Agent:
     def _phase(self) -> str:
         if self.bursts.running:
             return status.PROFILING
-        if self._stopping:
+        if self.decision.stopping:
             return status.STOPPING
         return status.WATCHING if self.bursts.done else status.WARMING_UP
 
@@ -315,7 +308,7 @@ class Agent:
             self._revisions += 1
             self._guessed = self.steps
             self.bursts.restart()
-            self._bare, self._epoch_ended = 0, False
+            self.decision.start_anew()
             self._first_ns, self._own_ns = now, 0
 
     def _settled(self) -> bool:
@@ -324,47 +317,21 @@ class Agent:
             return False
         return self._clean >= STEADY_AFTER
 
-    def _time_to_stop(self, now: int) -> bool:
-        if self.options.run_to_end:
-            return False
-        if self._rendezvous is None:
-            self._rendezvous = Rendezvous(self.recording, rank(), world_size())
-        return self._rendezvous.stop_now(self.steps, self._enough(now))
-
-    def _at_limit(self) -> bool:
-        limit = self.options.max_steps
-        return limit is not None and self.steps - self._guessed >= limit
-
-    def _enough(self, now: int) -> bool:
-        options, elapsed_s = self.options, self._watched_ns(now) / 1e9
-        if self._training_follows() and elapsed_s <= options.budget_s * HARD_BUDGET:
-            return False
-        if self._at_limit():
-            self._stopped = f"{options.max_steps} steps were seen (--steps)"
-        elif self.bursts.done and self._epoch_ended and self._bare >= BARE_STEPS:
-            self._stopped = "an epoch ended"
-        elif elapsed_s > options.budget_s * (1 if self.bursts.done else HARD_BUDGET):
-            self._stopped = f"{elapsed_s:.0f} s of steps were seen (--budget)"
-        else:
-            return False
-        self._stopping = True
-        if self.open_files.quiet(now / 1e9):
-            return True
-        if elapsed_s < options.budget_s * HARD_BUDGET:
-            return False
-        self.notes.append("stopped while a file was being written: no step's end came without")
-        return True
-
-    def _training_follows(self) -> bool:
-        """Whether what is seen now looks like inference, but in a script that has made an optimizer."""
-        return self.loop.signal is Signal.BATCH and not self._stated and torch_private.optimizer_made()
+    def _seen(self, now: int) -> Seen:
+        """What the decision to stop is made on."""
+        # an inference loop in a script that has made an optimizer: training follows
+        inference = self.loop.signal is Signal.BATCH and not self._stated
+        follows = inference and torch_private.optimizer_made()
+        return Seen(now, self.steps, self._guessed, self._watched_ns(now), self.bursts.done, follows)
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the recorder's."""
         return self.watch.owns(descriptor) or self.compiles.owns(descriptor)
 
     def _stop(self) -> None:
-        self.finish(self._stopped, stopped=True)
+        if self.decision.late:
+            self.notes.append("stopped while a file was being written: no step's end came without")
+        self.finish(self.decision.reason, stopped=True)
         if self.options.stop == "raise":
             raise SystemExit(0)
         stopping.leave(self._foresee)
