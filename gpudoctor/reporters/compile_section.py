@@ -30,7 +30,7 @@ def write(paper: Paper, compiled: Compilation | None, what_if: WhatIf | None = N
 
 def _what_if(paper: Paper, what_if: WhatIf) -> None:
     paper.gap()
-    said = "  nothing is compiled; traced once after the run, as torch.compile would"
+    said = "  nothing compiled; what torch.compile would make of the model"
     paper.line(Text.assemble(("Compilation", "bold"), (said, "dim")), hang=2)
     words = [plural(what_if.graphs, "graph"), plural(what_if.operators, "operator")]
     if what_if.guards is not None:
