@@ -185,7 +185,11 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
     if not step_rows:
         return "no training step was seen"
     if not bursts:
-        return f"none of the {len(step_rows)} steps seen was profiled"
+        compiling = sum(bool(row["compile_ns"]) for row in step_rows)
+        why = (
+            f": {compiling} of them compiled, and bursts wait for quiet ones" if compiling > len(step_rows) // 4 else ""
+        )
+        return f"none of the {len(step_rows)} steps seen was profiled{why}"
     seen = [row for row in step_rows if row["observation"] in ("light", "detail")]
     if not seen:
         return "what was profiled is no whole training step"
