@@ -7,6 +7,7 @@ from typing import Any
 
 from gpudoctor.analysis import compile_chain
 from gpudoctor.diagnosis import Break, Compilation, CompiledFrame, Location, WhatIf
+from gpudoctor.ingest.compile_breaks import is_wrapper
 from gpudoctor.profile import Profile
 
 
@@ -26,16 +27,18 @@ def compilation(profile: Profile) -> Compilation | None:
     backend = sum(row["backend_ns"] or 0 for row in compilations)
     backward = sum(row["backward_ns"] or 0 for row in compilations)
     looked_up = [row["outcome"] for row in profile.rows("cache") if row["kind"] in ("fx_graph", "aot_autograd")]
-    late = [row for row in compilations if row["warmup"] is False]
+    late = [row for row in compilations if row["warmup"] is False and not row["limit_hit"]]
+    steady = sum((row["dur_ns"] or 0) + (row["backward_ns"] or 0) for row in late)
+    again = [row for row in profile.rows("recompiles") if not row["refused"]]
     return Compilation(
         graphs=sum(1 for row in compilations if row["graph_ops"]),
         graph_breaks=len(breaks),
-        recompiles=len(profile.rows("recompiles")),
+        recompiles=len(again),
         compile_ns=total + backward,
         dynamo_ns=total - backend,
         backend_ns=backend,
         backward_ns=backward,
-        steady_ns=sum(row["dur_ns"] or 0 for row in late) if profile.rows("steps") else None,
+        steady_ns=steady if profile.rows("steps") else None,
         cache_hits=looked_up.count("hit") if looked_up else None,
         cache_misses=sum(outcome in ("miss", "bypass") for outcome in looked_up) if looked_up else None,
         frames=tuple(frames),
@@ -82,10 +85,14 @@ def _frame(
     node: Mapping[str, Any], edges: list[Mapping[str, Any]], kernels: Mapping[str, int], calls: Mapping[str, int]
 ) -> CompiledFrame:
     line = node["resumes_at"] or node["line"]
+    wrapped = is_wrapper(node["file"]) and node["caller"][0] is not None
+    where = Location(node["file"], line, "def", node["root"]) if node["file"] and line else None
+    if wrapped:
+        where = Location(*node["caller"])
     breaks = sorted(edges, key=lambda edge: (edge["file"] or "", edge["line"] or 0))
     return CompiledFrame(
-        function=node["root"] or "?",
-        where=Location(node["file"], line, "def", node["root"]) if node["file"] and line else None,
+        function="a module of torch's own" if wrapped else node["root"] or "?",
+        where=where,
         resumes=node["resumes_at"] is not None,
         versions=node["versions"],
         graphs=node["graphs"],

@@ -14,14 +14,11 @@ from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.profile import Profile
+from gpudoctor.reporters.wording import COMPILE_TIME
 from gpudoctor.units import format_ns, format_share, plural
 
 MAX_STEP_TIMES = 2000
 """Steps kept for the chart: the first ones; more would make the page large and the bars thinner than a pixel."""
-
-
-COMPILE_TIME = "compile time spread"
-"""How the basis of a saving begins that is no part of a steady step: time that compiling added to some steps."""
 
 
 def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = None) -> Diagnosis:
@@ -181,7 +178,7 @@ def _counters(profile: Profile) -> dict[str, int | None]:
     return {
         "graphs": graphs,
         "graph_breaks": count("graph_breaks"),
-        "recompiles": count("recompiles"),
+        "recompiles": count("recompiles", "refused != True"),
         "operators_per_step": aten,
         "host_reads_per_step": reads,
         "kernels": count("kernels"),

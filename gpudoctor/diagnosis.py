@@ -237,7 +237,7 @@ class Compilation:
     Attributes:
         graphs: graphs compiled, each version of each frame.
         graph_breaks: breaks logged.
-        recompiles: recompilations, refused ones included.
+        recompiles: recompilations, without those refused at the recompile limit.
         compile_ns: time spent compiling.
         dynamo_ns: of which tracing (Dynamo).
         backend_ns: of which in the backend (AOTAutograd, Inductor).

@@ -56,7 +56,7 @@ def _cause(
         **{key: first[key] for key in ("frame", "function", "cause", "changed", "held_in", "source", "dimension")},
         "values": ", ".join(values) or None,
         "value_count": len(values) or None,
-        "recompiles": len(group),
+        "recompiles": len(group) - (limit is not None),
         "dur_ns": sum(row["dur_ns"] or 0 for row in group),
         "first_step": first["step"],
         "last_step": last["step"],

@@ -74,7 +74,7 @@ def diagnose(
             continue
         if rule.status == "preview" and not config.preview:
             how = "run with `--preview`, or set `preview = true` in [tool.gpudoctor]"
-            not_measured.append(NotMeasured(rule.id, rule.name, "it is a preview rule, and those are off", how))
+            not_measured.append(NotMeasured(rule.id, rule.name, "preview rules are off", how))
             continue
         try:
             rows = sandbox.query(rule.sql, rule.tables, thresholds[rule.id], f"{rule.id} ({rule.path.name})")

@@ -71,6 +71,11 @@ def root_function(name: str | None) -> str | None:
     return name
 
 
+def is_wrapper(file: str | None) -> bool:
+    """Whether a frame is Dynamo's own, through which a wrapped module of torch's is compiled."""
+    return (file or "").endswith("torch/_dynamo/external_utils.py")
+
+
 def _owner(inner: list[str]) -> str:
     """Whose code broke, from the files of the frames below the user's line. Module calls only pass a call on."""
     own = [file for file in inner if "/torch/nn/modules/" not in file]

@@ -87,6 +87,7 @@ def _graph_break(
     row["step"] = own.get("step")
     root = (own.get("file"), root_function(own.get("function")))
     family = [c for c in compilations if (c["file"], root_function(c["function"])) == root]
+    row["compiled"] = root[1]
     row["graphs"] = len({c["frame"] for c in family if c["graph_ops"]})
     row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not any(c["graph_ops"] for c in family))
     if ran is not None:
@@ -120,6 +121,7 @@ def _recompile(row: Row, by_id: Mapping[str, Row], log: WatchLog, batches: Seque
     for key in ("step", "file", "line", "caller_file", "caller_line", "dur_ns", "dynamic_dims"):
         row[key] = own.get(key)
     row["function"] = root_function(own.get("function"))
+    row["refused"] = bool(own.get("limit_hit"))
     call = _compile_call(own, log)
     if call is not None:
         row |= {"compile_file": call["file"], "compile_line": call["line"], "compile_dynamic": call["dynamic"]}

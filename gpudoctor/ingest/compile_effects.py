@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpudoctor.ingest.compile_breaks import root_function
+from gpudoctor.ingest.compile_breaks import is_wrapper, root_function
 
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ def rows(
         if call.get("disabled") or targets.get("disabled") or not call.get("by_user", True):
             continue
         family = own.get(roots[_root(call)], [])
-        graphs = _graphs(family) or _graphs(strangers)  # torch's own frames stand for a module of torch's own
+        graphs = _graphs(family) or _graphs(_standing_in(call, strangers))
         seen = (eager[number] if number < len(eager) else None) or {}
         row = {key: call.get(key) for key in ("file", "line", "function", "target", "backend", "mode")}
         row |= {"graphs": graphs, "compilations": len(family)}
@@ -64,6 +64,17 @@ def _root(call: Row) -> tuple[Any, Any]:
 
 def _graphs(compilations: Sequence[Row]) -> int:
     return sum(1 for row in compilations if row["graph_ops"])
+
+
+def _standing_in(call: Row, strangers: Sequence[Row]) -> Sequence[Row]:
+    """Compilations of no target's own code that can be this one's.
+
+    What a skipped function calls is compiled by itself. A module of torch's own runs through a frame of Dynamo's when
+    it was wrapped, never when it was compiled in place.
+    """
+    if not call.get("in_place"):
+        return strangers
+    return [row for row in strangers if not is_wrapper(row["file"])]
 
 
 def _why(row: Row, call: Row, family: Sequence[Row], breaks: Sequence[Row]) -> Row:

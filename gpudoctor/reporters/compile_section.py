@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from gpudoctor.diagnosis import Break, Compilation, CompiledFrame, Location, WhatIf
@@ -21,7 +23,7 @@ def write(paper: Paper, compiled: Compilation | None, what_if: WhatIf | None = N
         return
     paper.gap()
     paper.line(Text.assemble(("Compilation", "bold"), (f"  {totals(compiled)}", "dim")), hang=2)
-    lines = [line for frame in compiled.frames for line in _frame(frame)]
+    lines = [line for frames in _alike(compiled.frames) for line in _frame(frames)]
     for line, hang in lines[:_MOST]:
         paper.line(line, indent=2, hang=hang)
     if len(lines) > _MOST:
@@ -55,18 +57,38 @@ def totals(compiled: Compilation) -> str:
     ]
     if compiled.backend_ns or compiled.backward_ns:
         words[-1] += f" ({format_ns(compiled.backend_ns + compiled.backward_ns)} of it in the backend)"
-    if compiled.cache_hits is not None and compiled.cache_misses is not None:
-        words.append(f"cache {plural(compiled.cache_hits, 'hit')}, {plural(compiled.cache_misses, 'miss', 'misses')}")
     if compiled.steady_ns:
         words.append(f"{format_ns(compiled.steady_ns)} of it after warm-up")
+    if compiled.cache_hits is not None and compiled.cache_misses is not None:
+        words.append(f"cache {plural(compiled.cache_hits, 'hit')}, {plural(compiled.cache_misses, 'miss', 'misses')}")
     return " · ".join(words)
 
 
-def _frame(frame: CompiledFrame) -> list[tuple[Text, int]]:
+def _alike(frames: Sequence[CompiledFrame]) -> list[list[CompiledFrame]]:
+    """Frames of the same code behind each other: code that is made anew, a module that was wrapped twice."""
+    groups: list[list[CompiledFrame]] = []
+    for frame in frames:
+        last = groups[-1][-1] if groups else None
+        same = last is not None and _identity(last) == _identity(frame)
+        if same and not (frame.breaks or frame.limit):
+            groups[-1].append(frame)
+        else:
+            groups.append([frame])
+    return groups
+
+
+def _identity(frame: CompiledFrame) -> tuple[object, ...]:
+    return frame.function, frame.where, frame.resumes
+
+
+def _frame(frames: Sequence[CompiledFrame]) -> list[tuple[Text, int]]:
+    frame = frames[-1]
     name = "  goes on" if frame.resumes else one_line(frame.function)
+    if len(frames) > 1:
+        name += f" ×{len(frames)}"
     head = Text.assemble((name, "" if frame.resumes else "bold"), "  ", (_place(frame.where), "cyan"), "  ")
-    head.append(" · ".join(_facts(frame)), "dim")
-    return [(head, 4), *map(_break, frame.breaks)]
+    head.append(" · ".join(_facts(frame, sum(one.compile_ns for one in frames))).replace("with · ", "with "), "dim")
+    return [(head, 4), *map(_break, frames[0].breaks)]
 
 
 def _break(broke: Break) -> tuple[Text, int]:
@@ -92,10 +114,10 @@ def _place(where: Location | None) -> str:
     return place(where).rpartition("site-packages/")[2]
 
 
-def _facts(frame: CompiledFrame) -> list[str]:
+def _facts(frame: CompiledFrame, compile_ns: int) -> list[str]:
     words = []
     if frame.versions > 1:
-        words.append(plural(frame.versions, "version"))
+        words.append(f"{plural(frame.versions, 'version')}, the last with")
     if frame.operators:
         words.append(plural(frame.operators, "operator") + _made(frame.kernels, frame.library_calls))
     elif any(broke.skipped for broke in frame.breaks):
@@ -104,8 +126,8 @@ def _facts(frame: CompiledFrame) -> list[str]:
         words.append("no operators")
     if frame.guards is not None:
         words.append(plural(frame.guards, "guard"))
-    if frame.compile_ns:
-        words.append(format_ns(frame.compile_ns))
+    if compile_ns:
+        words.append(format_ns(compile_ns))
     if frame.limit:
         words.append("recompile limit reached")
     return words

@@ -16,7 +16,7 @@ from gpudoctor.diagnosis import Budget, Diagnosis, Finding, Remedy, Severity
 from gpudoctor.reporters import compile_section, diff, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
-from gpudoctor.units import format_count, format_ns, format_share, plural
+from gpudoctor.units import format_count, format_ns, plural
 
 WIDTH = 80
 """Columns at most: the report is often read in a split window or a CI log."""
@@ -137,8 +137,8 @@ def _finding(paper: Paper, finding: Finding) -> None:
     paper.line(Text(one_line(finding.message)), indent=2)
     if finding.saving:
         amount, grade = wording.saving_amount(finding.saving), wording.saving_grade(finding.saving)
-        share = format_share(finding.saving.share)
-        paper.line(Text.assemble("worth ", (amount, "bold"), f", {share} of the step, {grade}"), indent=2)
+        share = wording.saving_share(finding.saving)
+        paper.line(Text.assemble("worth ", (amount, "bold"), f", {share}, {grade}"), indent=2)
     if finding.remedy:
         _remedy(paper, finding.remedy)
 

@@ -17,7 +17,7 @@ from gpudoctor.reporters import diff, prose, wording
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
 from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
-from gpudoctor.units import format_count, format_share, plural
+from gpudoctor.units import format_count, plural
 
 OPEN = 3
 """Findings that are open when the page is; the others show their head line."""
@@ -203,7 +203,7 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         where=_place(finding.where) if finding.where else None,
         message=prose.inline(finding.message),
         saving=wording.saving_amount(saving) if saving else "",
-        share=format_share(saving.share) if saving else "",
+        share=wording.saving_share(saving) if saving else "",
         grade=wording.saving_grade(saving) if saving else "",
         grade_word=saving.grade if saving else "",
         basis=prose.inline(saving.basis) if saving and saving.basis else None,

@@ -17,6 +17,9 @@ from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
 
+COMPILE_TIME = "compile time spread"
+"""How the basis of a saving begins that is no part of a steady step: time that compiling added to some steps."""
+
 BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks that reorder the text around them: source code can lie with them (https://trojansource.codes)."""
 
@@ -70,6 +73,12 @@ def saving_amount(saving: Saving) -> str:
     """`≤ 1.61 ms/step`; only what a trial measured stands without the sign of an upper bound."""
     bound = "" if saving.grade == "measured" else "≤ "
     return f"{bound}{format_ns(saving.ns_per_step)}/step"
+
+
+def saving_share(saving: Saving) -> str:
+    """`33 % of the step`; time that compiling adds is a share of the step with it."""
+    compiling = " with its compiling" if saving.basis.startswith(COMPILE_TIME) else ""
+    return f"{format_share(saving.share)} of the step{compiling}"
 
 
 def saving_grade(saving: Saving) -> str:
@@ -203,7 +212,7 @@ def _largest_saving(diagnosis: Diagnosis) -> Fact:
         return Fact(label, "none", why, known=False)
     saving, finding = max(priced, key=lambda pair: pair[0].ns_per_step)
     amount = saving_amount(saving).removesuffix("/step")
-    return Fact(label, amount, f"{format_share(saving.share)} of a step, {one_line(finding.rule)}, {saving.grade}")
+    return Fact(label, amount, f"{saving_share(saving)}, {one_line(finding.rule)}, {saving.grade}")
 
 
 def _breaks(diagnosis: Diagnosis) -> Fact:

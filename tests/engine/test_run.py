@@ -102,9 +102,7 @@ def test_preview_rules_run_only_when_asked_but_say_when_they_could_not() -> None
     given = profile({"step": 3, "dur_ns": 900})
     off = diagnose(given, [rule])
     assert not (off.findings or off.passed)
-    assert [(rule.rule, rule.reason) for rule in off.not_measured] == [
-        ("XY001", "it is a preview rule, and those are off")
-    ]
+    assert [(rule.rule, rule.reason) for rule in off.not_measured] == [("XY001", "preview rules are off")]
     assert diagnose(given, [rule], config=Config(preview=True)).findings
     assert diagnose(Profile({}), [rule]).not_measured
 
