@@ -392,6 +392,8 @@ class Agent:
         notes = self.notes + self.bursts.notes
         if self.compiles.failed:
             notes.append(f"the compile log is incomplete: {self.compiles.failed}")
+        if self.marks.failed:
+            notes.append(f"operators have no exact line from some point on: {self.marks.failed}")
         if self.marks.exhausted:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
         if self.host.why_no_gpu is not None:

@@ -44,12 +44,14 @@ class CompileTargets:
     """The calls of torch.compile, and what a detail step shows of their targets.
 
     Attributes:
-        waiting: targets that were not yet seen to run eagerly, by code object; the trace function looks here.
+        waiting: targets that were not yet seen to run eagerly, by the identity of their code object (Dynamo makes code
+            that cannot be hashed); the trace function looks here.
     """
 
     def __init__(self, files: UserFiles) -> None:
         self._files = files
-        self.waiting: dict[CodeType, list[tuple[int, Any]]] = {}
+        self.waiting: dict[int, list[tuple[int, Any]]] = {}
+        self._codes: list[CodeType] = []  # kept alive, so that an identity means one of them
         self._seen: list[dict[str, Any] | None] = []
         self._watched = False
         self.meet: Callable[[FrameType], None] = torch_private.hidden_from_dynamo(self._meet)
@@ -61,7 +63,8 @@ class CompileTargets:
         if code is None:
             return
         held = None if owner is None else weakref.ref(owner)
-        waiting = self.waiting.setdefault(code, [])
+        self._codes.append(code)
+        waiting = self.waiting.setdefault(id(code), [])
         # the same target compiled again (each step, perhaps) needs to be looked for once
         if not any((None if ref is None else ref()) is owner for _, ref in waiting):
             waiting.append((number, held))
@@ -72,16 +75,16 @@ class CompileTargets:
 
     def _meet(self, frame: FrameType) -> None:
         left = []
-        for number, held in self.waiting.get(frame.f_code, ()):
+        for number, held in self.waiting.get(id(frame.f_code), ()):
             owner = None if held is None else held()
             if held is not None and (owner is None or _self_of(frame) is not owner):
                 left.append((number, held))
                 continue
             self._seen[number] = self._way_in(frame, owner)
         if left:
-            self.waiting[frame.f_code] = left
+            self.waiting[id(frame.f_code)] = left
         else:
-            self.waiting.pop(frame.f_code, None)
+            self.waiting.pop(id(frame.f_code), None)
 
     def _way_in(self, frame: FrameType, owner: Any) -> dict[str, Any]:
         """The user's line that entered the target: outside of the module's own methods, which are named."""

@@ -45,12 +45,15 @@ class LineMarks:
         blocked: somebody else traced where marking should have begun.
         exhausted: a step ran too many lines.
         interrupted: the script set the trace function while marks were wanted.
+        failed: what went wrong in marking, which ended it then.
     """
 
     def __init__(self, files: UserFiles, targets: CompileTargets, what_if: WhatIf | None = None) -> None:
         self._files, self._targets = files, targets
         self._modules = ModuleRanges(what_if)
-        self._marks: dict[tuple[CodeType, int], Any] = {}
+        # by the identity of the code object: Dynamo makes code with constants that cannot be hashed
+        self._marks: dict[tuple[int, int], Any] = {}
+        self._codes: list[CodeType] = []  # kept alive, so that an identity means one of them
         self._lines: list[list[Any]] = []
         self._numbered: list[Any] = []
         self._touched: list[FrameType] = []
@@ -64,12 +67,14 @@ class LineMarks:
         self._name = torch_private.hidden_from_dynamo(files.name)
         self._lost = torch_private.hidden_from_dynamo(self._look)
         self._halt = torch_private.hidden_from_dynamo(self._exhaust)
+        self._fail = torch_private.hidden_from_dynamo(self._give_up)
         self._call, self._local = self._trace_functions()
         self._watched_settrace = self._make_settrace()
         self.active = False
         self.blocked = False
         self.exhausted = False
         self.interrupted = False
+        self.failed: str | None = None
 
     def start(self) -> None:
         """Begins marking in this thread, unless someone else (a debugger, coverage) traces already."""
@@ -147,11 +152,12 @@ class LineMarks:
         self._targets.save(folder)
 
     def _mark_at(self, frame: FrameType) -> Any:
-        return self._marks.get((frame.f_code, frame.f_lineno)) or self._make_mark(frame)
+        return self._marks.get((id(frame.f_code), frame.f_lineno)) or self._make_mark(frame)
 
     def _make_mark(self, frame: FrameType) -> Any:
         line = [self._files.name(frame.f_code.co_filename), frame.f_lineno, function_name(frame.f_code)]
-        mark = self._marks[frame.f_code, frame.f_lineno] = self._numbered_mark(line)
+        self._codes.append(frame.f_code)
+        mark = self._marks[id(frame.f_code), frame.f_lineno] = self._numbered_mark(line)
         return mark
 
     def _numbered_mark(self, line: list[Any]) -> Any:
@@ -159,6 +165,11 @@ class LineMarks:
         self._lines.append(line)
         self._numbered.append(mark)
         return mark
+
+    def _give_up(self, error: Exception) -> None:
+        self.failed = self.failed or repr(error)
+        self._forget_line()
+        self.stop()
 
     def _exhaust(self) -> None:
         self.exhausted = True
@@ -216,18 +227,29 @@ class LineMarks:
         gettrace = sys.gettrace
 
         def call(frame: FrameType, event: str, argument: Any) -> Any:
-            if not self.active:  # kept by the script and set again later
-                self._settrace(None)
+            try:
+                if not self.active:  # kept by the script and set again later
+                    self._settrace(None)
+                    return None
+                if waiting and id(frame.f_code) in waiting:
+                    meet(frame)
+                if frame.f_code is module_call:
+                    return enter_module(frame)
+                file = frame.f_code.co_filename
+                name = known[file] if file in known else self._name(file)
+                return local if name is not None else None
+            except Exception as error:  # it would be raised in the user's code
+                self._fail(error)
                 return None
-            if waiting and frame.f_code in waiting:
-                meet(frame)
-            if frame.f_code is module_call:
-                return enter_module(frame)
-            file = frame.f_code.co_filename
-            name = known[file] if file in known else self._name(file)
-            return local if name is not None else None
 
         def local(frame: FrameType, event: str, argument: Any) -> Any:
+            try:
+                return line(frame, event)
+            except Exception as error:
+                self._fail(error)
+                return None
+
+        def line(frame: FrameType, event: str) -> Any:
             if gettrace() is not call or not self.active:  # another one is set by now, blind to the user's other frames
                 self._lost()
                 return None
@@ -240,7 +262,7 @@ class LineMarks:
                 return local
             if at is None:
                 return local
-            mark = marks.get((at.f_code, at.f_lineno)) or self._new_mark(at)
+            mark = marks.get((id(at.f_code), at.f_lineno)) or self._new_mark(at)
             if mark is self._last:
                 return local
             self._last = mark
@@ -252,5 +274,6 @@ class LineMarks:
                 pass
             return local
 
+        torch_private.as_torch_code(line)
         torch_private.as_torch_code(call)
         return call, torch_private.as_torch_code(local)
