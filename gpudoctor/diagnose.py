@@ -216,7 +216,7 @@ def _compiled(profile: Profile) -> str:
     took = int(table["dur_ns"].fillna(0).sum() + table["backward_ns"].fillna(0).sum())
     graphs = plural(int(table["graph_ops"].fillna(0).gt(0).sum()), "graph")
     breaks = plural(len(profile.table("graph_breaks")), "graph break")
-    again = plural(len(profile.table("recompiles")), "recompile")
+    again = plural(sum(not row["refused"] for row in profile.rows("recompiles")), "recompile")
     time = f" in {format_ns(took)}" if took else ""
     failed = int((table["fail_type"].notna() & ~table["limit_hit"].fillna(False)).sum())
     limits = int(table["limit_hit"].fillna(False).sum())

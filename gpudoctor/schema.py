@@ -384,7 +384,8 @@ TABLES: dict[str, Table] = {
                 "str",
                 "why nothing of it is compiled though it ran: skipped (Dynamo gave the whole function up), failed, "
                 "empty, bypassed (a method was called that is not compiled), in place (module.compile() on a module "
-                "whose code is torch's own), unused (the compiled object is not what runs); else null",
+                "whose code is torch's own), generator (its body runs in the loop that takes its values), unused (the "
+                "compiled object is not what runs); else null",
             ),
             ("why", "str", "Dynamo's words"),
             ("why_file", "str", "user's file to look at"),

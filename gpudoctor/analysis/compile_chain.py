@@ -34,17 +34,21 @@ def graph(compilations: Sequence[Row], breaks: Sequence[Row]) -> nx.MultiDiGraph
     import networkx as nx
 
     chain: nx.MultiDiGraph[int] = nx.MultiDiGraph()
-    for frame in sorted({row["frame"] for row in compilations}):
-        chain.add_node(frame, **_node([row for row in compilations if row["frame"] == frame]))
+    by_frame: dict[int, list[Row]] = {}
+    for row in compilations:
+        by_frame.setdefault(row["frame"], []).append(row)
+    for frame in sorted(by_frame):
+        chain.add_node(frame, **_node(by_frame[frame]))
+    broken: dict[int, dict[tuple[Any, Any], list[Row]]] = {}
+    for row in breaks:
+        broken.setdefault(row["frame"], {}).setdefault((row["file"], row["line"]), []).append(row)
     continuations = {
         (node["file"], node["root"], node["resumes_at"]): frame
         for frame, node in chain.nodes.items()
         if node["resumes_at"] is not None
     }
     for frame, node in list(chain.nodes.items()):
-        own = [row for row in breaks if row["frame"] == frame]
-        for place in dict.fromkeys((row["file"], row["line"]) for row in own):
-            same = [row for row in own if (row["file"], row["line"]) == place]
+        for place, same in broken.get(frame, {}).items():
             # a break inside an inlined function resumes in the frame at the line of the call: the next continuation
             target = continuations.get((node["file"], node["root"], place[1]))
             chain.add_edge(

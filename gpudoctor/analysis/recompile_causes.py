@@ -10,6 +10,8 @@ from gpudoctor.analysis import assignments
 
 Row = dict[str, Any]
 
+_MAX_VALUE = 30  # characters of one value that are shown
+
 _ATTRIBUTE = re.compile(r"\.(\w+)$")
 
 
@@ -67,6 +69,7 @@ def _cause(
         "used_line": first["used_line"],
     }
     row |= _setter(row, schedulers, sources)
+    row["constant"] = bool(row["held_in"] == "attribute" and row["setter"] is None and row["used_file"] in sources)
     ragged = all(row["ragged_batch"] and row["loader_line"] for row in group)
     if ragged:
         row["loader_file"], row["loader_line"] = first["loader_file"], first["loader_line"]
@@ -74,8 +77,10 @@ def _cause(
 
 
 def _short(value: str) -> str:
-    """A number with four significant digits: a float's last ones tell nobody anything."""
-    return f"{float(value):.4g}" if re.fullmatch(r"-?\d*\.\d{4,}(e-?\d+)?", value) else value
+    """A number with four significant digits (a float's last ones tell nobody anything), a long text cut."""
+    if re.fullmatch(r"-?\d*\.\d{4,}(e-?\d+)?", value):
+        return f"{float(value):.4g}"
+    return value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
 
 
 def _setter(row: Row, schedulers: Sequence[Row], sources: Mapping[str, str]) -> Row:
@@ -87,7 +92,7 @@ def _setter(row: Row, schedulers: Sequence[Row], sources: Mapping[str, str]) -> 
         if known:
             return {"setter_file": known[0]["file"], "setter_line": known[0]["line"], "setter": known[0]["kind"]}
         return none
-    match = _ATTRIBUTE.search(str(row["source"])) if row["held_in"] == "attribute" else None
+    match = _ATTRIBUTE.search(str(row["source"])) if row["held_in"] in ("attribute", "global") else None
     if match and row["changed"] != "training flag" and (found := assignments.lines(sources, match[1])):
         near = [place for place in found if place[0] == row["used_file"]] or found
         return {"setter_file": near[0][0], "setter_line": near[0][1], "setter": f".{match[1]}"}

@@ -41,7 +41,11 @@ def parse_graph_break(payload: str, files: UserFiles) -> dict[str, Any]:
     if _OPTIMIZER.search(said):
         place["owner"] = "torch.optim"  # a scheduler's wrapper around `step`, which is in no frame of the traceback
     found = _BREAK_ID.search(said)
-    return place | _reason(said) | {"break_id": found[1].upper() if found else None, "skipped": "SKIP" in said[:400]}
+    return (
+        place
+        | _reason(readable(said))
+        | {"break_id": found[1].upper() if found else None, "skipped": "SKIP" in said[:400]}
+    )
 
 
 UNLOGGED = "not logged: this torch wrote no reason"
@@ -69,6 +73,16 @@ def root_function(name: str | None) -> str | None:
     while name is not None and (match := RESUME.match(name)):
         name = match[1]
     return name
+
+
+_FRAME_VALUE = re.compile(r"\b[LG]\['(\w+)'\]")
+_SUBMODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def readable(text: str) -> str:
+    """Dynamo's words in the user's: `self.inner` for `L['self']._modules['inner']`, and no addresses."""
+    return _ADDRESS.sub("", _SUBMODULE.sub(r".\1", _FRAME_VALUE.sub(r"\1", text)))
 
 
 def is_wrapper(file: str | None) -> bool:

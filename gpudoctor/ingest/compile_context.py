@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,19 @@ from gpudoctor.ingest.steps import step_at
 from gpudoctor.ingest.watch import WatchLog
 
 Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Family:
+    """Compilations of one function and its continuations; `frames` are those with a graph."""
+
+    rows: list[Row] = field(default_factory=list)
+    frames: set[int] = field(default_factory=set)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        if row["graph_ops"]:
+            self.frames.add(row["frame"])
 
 
 def join(
@@ -50,8 +64,11 @@ def join(
         row["warmup"] = (row.get("step") is None or row["step"] in warm) if steps else None
         row["ran_in_steps"] = None if ran is None else row["compile_id"] in ran
     functions = set() if ops is None else set(_places(ops))
+    families: dict[tuple[Any, Any], _Family] = {}
+    for row in tables.compilations:
+        families.setdefault(_root(row), _Family()).add(row)
     for row in tables.graph_breaks:
-        _graph_break(row, by_id, tables.compilations, ran, functions)
+        _graph_break(row, by_id, families, ran, functions)
     for row in tables.recompiles:
         _recompile(row, by_id, log, batches)
     _values(tables.recompiles)
@@ -79,19 +96,22 @@ def _values(recompiles: Sequence[Row]) -> None:
 def _graph_break(
     row: Row,
     by_id: Mapping[str, Row],
-    compilations: Sequence[Row],
+    families: Mapping[tuple[Any, Any], _Family],
     ran: set[str] | None,
     functions: set[tuple[Any, Any]],
 ) -> None:
     own = by_id.get(row["compile_id"], {})
     row["step"] = own.get("step")
-    root = (own.get("file"), root_function(own.get("function")))
-    family = [c for c in compilations if (c["file"], root_function(c["function"])) == root]
-    row["compiled"] = root[1]
-    row["graphs"] = len({c["frame"] for c in family if c["graph_ops"]})
-    row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not any(c["graph_ops"] for c in family))
+    family = families.get(_root(own), _Family())
+    row["compiled"] = _root(own)[1]
+    row["graphs"] = len(family.frames)
+    row["skipped"] = bool(row["skipped"]) or (own.get("graph_ops") is None and not family.frames)
     if ran is not None:
-        row["ran_in_steps"] = _ran(row, own, family, ran, functions)
+        row["ran_in_steps"] = _ran(row, own, family.rows, ran, functions)
+
+
+def _root(row: Row) -> tuple[Any, Any]:
+    return row.get("file"), root_function(row.get("function"))
 
 
 def _places(ops: pd.DataFrame) -> Iterator[tuple[str, str]]:

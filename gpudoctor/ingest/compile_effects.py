@@ -41,7 +41,7 @@ def rows(
         row = {key: call.get(key) for key in ("file", "line", "function", "target", "backend", "mode")}
         row |= {"graphs": graphs, "compilations": len(family)}
         row |= {f"eager_{key}": seen.get(key) for key in ("file", "line", "function", "method")}
-        made.append(row | _why(row, call, family, breaks))
+        made.append(row | _why(row, call, seen, family, breaks))
     return made
 
 
@@ -55,7 +55,7 @@ def mark(breaks: Sequence[Row], effects: Sequence[Row]) -> None:
     """Fills `whole` of `graph_breaks`, in place: breaks that left nothing of a target compiled."""
     places = {(row["why_file"], row["why_line"]) for row in effects if row["no_effect"] == "skipped"}
     for row in breaks:
-        row["whole"] = bool(row["skipped"]) and (row["file"], row["line"]) in places
+        row["whole"] = (row["file"], row["line"]) in places
 
 
 def _root(call: Row) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ def _standing_in(call: Row, strangers: Sequence[Row]) -> Sequence[Row]:
     return [row for row in strangers if not is_wrapper(row["file"])]
 
 
-def _why(row: Row, call: Row, family: Sequence[Row], breaks: Sequence[Row]) -> Row:
+def _why(row: Row, call: Row, seen: Row, family: Sequence[Row], breaks: Sequence[Row]) -> Row:
     """Why a target that ran has no graph, and the line to look at."""
     here = {"why_file": row["eager_file"], "why_line": row["eager_line"]}
     if row["graphs"] or row["eager_line"] is None:
@@ -94,5 +94,6 @@ def _why(row: Row, call: Row, family: Sequence[Row], breaks: Sequence[Row]) -> R
         return {"no_effect": "empty", "why": None, **here}
     if row["eager_method"] not in (None, call.get("target_function")):
         return {"no_effect": "bypassed", "why": None, **here}
-    place = {"why_file": row["file"], "why_line": row["line"]} if row["line"] else here
-    return {"no_effect": "in place" if call.get("in_place") else "unused", "why": None, **place}
+    kind = "generator" if seen.get("generator") else "in place" if call.get("in_place") else "unused"
+    call_line = {"why_file": row["file"], "why_line": row["line"]}
+    return {"no_effect": kind, "why": None, **(here if kind == "generator" or not row["line"] else call_line)}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpudoctor.ingest.compile_breaks import readable
 from gpudoctor.userfiles import UserFiles
 
 _MISMATCH = re.compile(
@@ -32,10 +33,10 @@ _KEYS = re.compile(r"___dict_contains\('?(.+?)'?, (.+)\)|list\(dict\.keys\((.+?)
 _LENGTH = re.compile(r"^(not )?len\((.+)\)(?:\s*(==|!=)\s*(\d+))?$")
 _SHAPE_EXPRESSION = re.compile(r"\.(?:size|stride)\(\)|\.storage_offset\(\)|\bs\d+\b|\bEq\(|\bNe\(|\bu\d+\b")
 _EQUALITY = re.compile(r"^(.*?)\s*(?:==|<=|>=|<|>|!=|\bis\b)\s*(.+)$")
-_COMMENT = re.compile(r"\s+#\s")
+_COMMENT = re.compile(r"\s{2,}#\s")
 _NUMBER = re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$|^[-+]?(?:inf|nan)$")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_LOCAL = re.compile(r"\bL\['(\w+)'\]")
+_MAX_GUARD = 2000  # characters of a guard that are looked at: a longer one is a value printed in full
 
 
 def parse_recompile(payload: str, files: UserFiles | None = None) -> dict[str, Any]:
@@ -59,10 +60,10 @@ def parse_recompile(payload: str, files: UserFiles | None = None) -> dict[str, A
     if not lines:
         return {"cause": "other", "changed": "other", "guard": None}
     guard = re.sub(r"^-?\s*\d+/\d+:\s*", "", lines[0])
-    row = _changed(_COMMENT.split(guard, maxsplit=1)[0].strip())
+    row = _changed(_COMMENT.split(guard[:_MAX_GUARD], maxsplit=1)[0].strip())
     row |= {"guard": guard, "held_in": _held_in(row)}
     if row.get("source"):
-        row["source"] = _LOCAL.sub(r"\1", row["source"])
+        row["source"] = readable(row["source"])
     return row | _reader(text, files)
 
 
@@ -148,7 +149,7 @@ def _held_in(row: dict[str, Any]) -> str | None:
         return "continuation"
     if re.match(r"G\[", source):
         return "global"
-    return "attribute" if "." in _LOCAL.sub(r"\1", source) else "argument"
+    return "attribute" if "." in readable(source) else "argument"
 
 
 def _reader(text: str, files: UserFiles | None) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def started(metrics: Mapping[str, Any], events: Events) -> int | None:
 def nanoseconds(metrics: Mapping[str, Any], key: str) -> int | None:
     """A time of a metrics record; its unit is the end of its name."""
     found = number(metrics.get(key))
-    return None if found is None else int(found * (1000 if key.endswith("_us") else 1_000_000_000))
+    return None if found is None or found < 0 else int(found * (1000 if key.endswith("_us") else 1_000_000_000))
 
 
 def number(value: Any) -> float | None:

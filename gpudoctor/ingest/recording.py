@@ -63,7 +63,7 @@ def load(recording: Recording) -> Profile:
     collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of rows and no cycles: the collector would walk them again and again
     try:
-        made = _build(recording, recording.ranks[0])
+        made = _build(recording, judged(recording))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         what = f"{recording.path}: the recording is damaged ({type(error).__name__}: {error}); record the run again"
         raise InputError(what) from error
@@ -72,6 +72,15 @@ def load(recording: Recording) -> Profile:
             gc.enable()
     _to_cache(cache, made)
     return made
+
+
+def judged(recording: Recording) -> Path:
+    """The process that is diagnosed: the first one that took about as many steps as any.
+
+    Ranks of one job step alike. A helper that was forked and called backward before the training began does not.
+    """
+    steps = [int(_json(rank / "run.json", {}).get("steps") or 0) for rank in recording.ranks]
+    return next(rank for rank, seen in zip(recording.ranks, steps, strict=True) if 2 * seen >= max(steps))
 
 
 def _nothing(recording: Recording) -> Profile:
@@ -386,7 +395,7 @@ def _from_cache(folder: Path, recording: Recording) -> Profile | None:
     if not isinstance(content, dict) or content.get("version") != _VERSION:
         return None
     written = (folder / _FACTS).stat().st_mtime_ns
-    newest = max((path.stat().st_mtime_ns for path in recording.ranks[0].rglob("*")), default=0)
+    newest = max((path.stat().st_mtime_ns for path in judged(recording).rglob("*")), default=0)
     if newest > written:
         return None
     tables = {}
@@ -398,5 +407,5 @@ def _from_cache(folder: Path, recording: Recording) -> Profile | None:
         if list(table.columns) != schema.TABLES[name].names:
             return None
         tables[name] = table
-    sources = _json(recording.ranks[0] / "sources.json", {})
+    sources = _json(judged(recording) / "sources.json", {})
     return Profile(tables, content["facts"], sources, content["why_missing"])

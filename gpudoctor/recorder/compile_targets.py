@@ -74,6 +74,8 @@ class CompileTargets:
         self._watched = True
 
     def _meet(self, frame: FrameType) -> None:
+        if torch_private.dynamo_disabled():  # a stance, for the time being
+            return
         left = []
         for number, held in self.waiting.get(id(frame.f_code), ()):
             owner = None if held is None else held()
@@ -95,7 +97,8 @@ class CompileTargets:
                     break
                 method, outermost = at.f_code.co_name, at
             at = at.f_back
-        return {**self._files.site(outermost.f_back), "method": method}
+        generator = bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
+        return {**self._files.site(outermost.f_back), "method": method, "generator": generator}
 
     def save(self, folder: Path) -> None:
         """Writes `compile_targets.json`: whether a detail step was watched, and for call n of torch.compile

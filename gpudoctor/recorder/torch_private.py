@@ -184,7 +184,7 @@ def dynamo_disabled() -> bool:
         return False
     config, frames = sys.modules.get("torch._dynamo.config"), sys.modules.get("torch._dynamo.eval_frame")
     stance = getattr(getattr(frames, "_stance", None), "stance", "default")
-    return bool(getattr(config, "disable", False)) or stance == "force_eager"
+    return bool(getattr(config, "disable", False)) or str(stance).startswith(("force_eager", "eager_"))
 
 
 def dynamo_importing() -> bool:

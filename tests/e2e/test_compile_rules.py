@@ -123,6 +123,73 @@ def test_healthy_uses_of_torch_compile_have_no_finding_about_it(kind: str, check
     assert [f["message"] for f in run.diagnosis["findings"] if f["rule"].startswith("GD1")] == []
 
 
+UNHASHABLE = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__(); self.a = nn.Linear(16, 16); self.b = nn.Linear(16, 4)
+    def forward(self, x):
+        scaled = lambda v, by=2: v * by
+        z = self.a(x)
+        if z.sum() > 0:
+            z = z * 1.5
+        return self.b(scaled(z))
+net = Net(); fast = torch.compile(net, backend="aot_eager"); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(20):
+    loss = fast(torch.randn(8, 16)).square().mean(); opt.zero_grad(); loss.backward(); opt.step()
+print("end", loss.item())
+"""
+
+
+def test_code_that_dynamo_rewrites_runs_to_its_end_under_observation(check: Callable[..., Checked]) -> None:
+    # a function alive across a break: its continuation has constants that cannot be hashed
+    run = check(UNHASHABLE, "--run-to-end")
+    assert (run.code, run.diagnosis["run"]["script_exit"]) == (0, 0)
+    assert "end " in run.err
+    assert [finding["where"]["line"] for finding in run.findings("GD101")] == [10]
+
+
+def test_a_module_of_torchs_own_compiled_in_place_is_not_excused_by_another_that_is_wrapped(
+    check: Callable[..., Checked],
+) -> None:
+    code = script(
+        'first = torch.compile(nn.Sequential(nn.Linear(16, 16), nn.ReLU()), backend="aot_eager")\n'
+        'net.compile(backend="aot_eager")',
+        "cross_entropy(net(first(x)), y)",
+        net=SEQUENTIAL,
+    )
+    (finding,) = check(code).findings("GD108")
+    assert finding["where"]["line"] == line_of(code, "net.compile(")
+
+
+def test_layers_that_share_code_and_differ_in_a_number_are_not_told_to_keep_it_in_a_tensor(
+    check: Callable[..., Checked],
+) -> None:
+    code = """\
+import torch
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self, depth):
+        super().__init__(); self.depth = depth; self.mix = nn.Linear(16, 16)
+    def forward(self, x):
+        return x + self.mix(x) / self.depth
+layers = nn.ModuleList(Layer(depth) for depth in range(1, 13))
+for layer in layers:
+    layer.compile(backend="aot_eager")
+opt = torch.optim.SGD(layers.parameters(), lr=0.1)
+for step in range(16):
+    x = torch.randn(8, 16)
+    for layer in layers:
+        x = layer(x)
+    loss = x.square().mean(); opt.zero_grad(); loss.backward(); opt.step()
+"""
+    (finding,) = check(code).findings("GD103")
+    assert finding["where"]["line"] == 7
+    assert finding["remedy"]["name"] == "instances"
+
+
 VALUES = {
     "string": (
         script(
@@ -140,7 +207,7 @@ VALUES = {
             "loss_of(x, y)",
         ),
         "    return net(x) * (2",
-        "G['SEEN']",
+        "because SEEN changed",
     ),
 }
 

@@ -110,7 +110,7 @@ def test_a_break_without_any_of_the_users_frames_has_no_line() -> None:
             "0/0: fn._modules['1'].training == True",
             "value",
             "training flag",
-            "fn._modules['1'].training",
+            "fn.1.training",
             None,
             "True",
             None,
