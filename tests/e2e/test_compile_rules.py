@@ -50,10 +50,10 @@ def line_of(text: str, part: str) -> int:
 
 SEQUENTIAL = "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))"
 WITHOUT_EFFECT = {
-    "dropped": (script('torch.compile(net, backend="aot_eager")'), "torch.compile(net"),
-    "in place": (script('net.compile(backend="aot_eager")', net=SEQUENTIAL), "net.compile("),
+    "dropped": (script('torch.compile(net, backend="eager")'), "torch.compile(net"),
+    "in place": (script('net.compile(backend="eager")', net=SEQUENTIAL), "net.compile("),
     "bypassed": (
-        script('fast = torch.compile(net, backend="aot_eager")', "cross_entropy(fast._orig_mod(x), y)"),
+        script('fast = torch.compile(net, backend="eager")', "cross_entropy(fast._orig_mod(x), y)"),
         "fast = torch.compile(",
     ),
     "failed": (
@@ -78,7 +78,7 @@ def test_torch_compile_without_effect_is_found_on_the_line_to_change(kind: str, 
 
 TEACHER = """\
 import copy
-fast, teacher = torch.compile(net, backend="aot_eager"), copy.deepcopy(net)
+fast, teacher = torch.compile(net, backend="eager"), copy.deepcopy(net)
 def loss_of(x, y):
     with torch.no_grad():
         wanted = teacher(x)
@@ -86,15 +86,15 @@ def loss_of(x, y):
 """
 HEALTHY = {
     "wrapped container": script(
-        'fast = torch.compile(net, backend="aot_eager")', "cross_entropy(fast(x), y)", net=SEQUENTIAL
+        'fast = torch.compile(net, backend="eager")', "cross_entropy(fast(x), y)", net=SEQUENTIAL
     ),
-    "in place, own class": script('net.compile(backend="aot_eager")'),
-    "a part": script('net.inner = torch.compile(net.inner, backend="aot_eager")'),
+    "in place, own class": script('net.compile(backend="eager")'),
+    "a part": script('net.inner = torch.compile(net.inner, backend="eager")'),
     "an uncompiled copy of it": script(TEACHER, "loss_of(x, y)"),
-    "switched off": script('fast = torch.compile(net, backend="aot_eager", disable=True)', "cross_entropy(fast(x), y)"),
-    "never called in the loop": script('score = torch.compile(lambda x: net(x).argmax(-1), backend="aot_eager")'),
+    "switched off": script('fast = torch.compile(net, backend="eager", disable=True)', "cross_entropy(fast(x), y)"),
+    "never called in the loop": script('score = torch.compile(lambda x: net(x).argmax(-1), backend="eager")'),
     "evaluation in between": script(
-        'fast = torch.compile(net, backend="aot_eager")\n'
+        'fast = torch.compile(net, backend="eager")\n'
         "def loss_of(step, x, y):\n"
         "    if step % 5 == 4:\n"
         "        fast.eval()\n"
@@ -106,11 +106,11 @@ HEALTHY = {
         30,
     ),
     "a number that becomes a symbol": script(
-        '@torch.compile(backend="aot_eager")\ndef scaled(x, by):\n    return net(x) * by',
+        '@torch.compile(backend="eager")\ndef scaled(x, by):\n    return net(x) * by',
         "cross_entropy(scaled(x, step), y)",
     ),
     "few sizes": script(
-        'fast = torch.compile(net, backend="aot_eager", dynamic=False)',
+        'fast = torch.compile(net, backend="eager", dynamic=False)',
         "cross_entropy(fast(x[: 8 * (1 + step % 2)]), y[: 8 * (1 + step % 2)])",
     ),
 }
@@ -136,7 +136,7 @@ class Net(nn.Module):
         if z.sum() > 0:
             z = z * 1.5
         return self.b(scaled(z))
-net = Net(); fast = torch.compile(net, backend="aot_eager"); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+net = Net(); fast = torch.compile(net, backend="eager"); opt = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(20):
     loss = fast(torch.randn(8, 16)).square().mean(); opt.zero_grad(); loss.backward(); opt.step()
 print("end", loss.item())
@@ -155,8 +155,8 @@ def test_a_module_of_torchs_own_compiled_in_place_is_not_excused_by_another_that
     check: Callable[..., Checked],
 ) -> None:
     code = script(
-        'first = torch.compile(nn.Sequential(nn.Linear(16, 16), nn.ReLU()), backend="aot_eager")\n'
-        'net.compile(backend="aot_eager")',
+        'first = torch.compile(nn.Sequential(nn.Linear(16, 16), nn.ReLU()), backend="eager")\n'
+        'net.compile(backend="eager")',
         "cross_entropy(net(first(x)), y)",
         net=SEQUENTIAL,
     )
@@ -177,7 +177,7 @@ class Layer(nn.Module):
         return x + self.mix(x) / self.depth
 layers = nn.ModuleList(Layer(depth) for depth in range(1, 13))
 for layer in layers:
-    layer.compile(backend="aot_eager")
+    layer.compile(backend="eager")
 opt = torch.optim.SGD(layers.parameters(), lr=0.1)
 for step in range(16):
     x = torch.randn(8, 16)
@@ -193,7 +193,7 @@ for step in range(16):
 VALUES = {
     "string": (
         script(
-            '@torch.compile(backend="aot_eager")\ndef tagged(x, tag):\n    return net(x) * len(tag)',
+            '@torch.compile(backend="eager")\ndef tagged(x, tag):\n    return net(x) * len(tag)',
             'cross_entropy(tagged(x, f"batch {step}"), y)',
         ),
         "loss = cross",
@@ -202,12 +202,12 @@ VALUES = {
     "global": (
         script(
             "SEEN = 0\n"
-            '@torch.compile(backend="aot_eager")\ndef counted(x):\n    return net(x) * (2 if SEEN > 99 else 1)\n'
+            '@torch.compile(backend="eager")\ndef counted(x):\n    return net(x) * (2 if SEEN > 99 else 1)\n'
             "def loss_of(x, y):\n    global SEEN\n    SEEN += 1\n    return cross_entropy(counted(x), y)",
             "loss_of(x, y)",
         ),
         "    return net(x) * (2",
-        "because SEEN changed",
+        "SEEN changed",
     ),
 }
 
