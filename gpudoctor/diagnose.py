@@ -8,13 +8,22 @@ from dataclasses import replace
 import gpudoctor
 from gpudoctor.compilation import compilation, what_if
 from gpudoctor.config import Config
-from gpudoctor.diagnosis import Budget, BudgetShare, Diagnosis, Finding, NotMeasured, Run, Saving, StepTime
+from gpudoctor.diagnosis import (
+    COMPILE_TIME,
+    Budget,
+    BudgetShare,
+    Diagnosis,
+    Finding,
+    NotMeasured,
+    Run,
+    Saving,
+    StepTime,
+)
 from gpudoctor.engine.finding import severity_of
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.profile import Profile
-from gpudoctor.reporters.wording import COMPILE_TIME
 from gpudoctor.units import format_ns, format_share, plural
 
 MAX_STEP_TIMES = 2000
@@ -72,7 +81,7 @@ ones: a light profiler adds up to its own length to a step of half a millisecond
 
 def _at_most_warning(finding: Finding) -> Finding:
     """An error becomes a warning where it rests on step times; how long compiling took does not."""
-    if finding.severity != "error" or finding.saving is None or finding.saving.basis.startswith(COMPILE_TIME):
+    if finding.severity != "error" or finding.saving is None or finding.saving.of_compiling:
         return finding
     return replace(finding, severity="warning")
 
@@ -80,7 +89,7 @@ def _at_most_warning(finding: Finding) -> Finding:
 def _over(finding: Finding, rule: Rule, run: Run, total: int) -> Finding:
     """A finding on compile time that ends some day, with its cost spread over the whole training."""
     saving = finding.saving
-    if saving is None or not run.step_ns or total <= run.steps or not saving.basis.startswith(COMPILE_TIME):
+    if saving is None or not run.step_ns or total <= run.steps or not saving.of_compiling:
         return finding
     if not saving.basis.endswith("steps seen"):  # it goes on in the steady state
         return finding
@@ -246,6 +255,6 @@ def _verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str) 
     where = f"at {best.where}, " if best.where else ""
     title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
     cost, share = format_ns(saving.ns_per_step), format_share(saving.share)
-    if saving.basis.startswith(COMPILE_TIME):
+    if saving.of_compiling:
         return f"{time} Compiling again adds {cost} a step on top, spread over the steps seen: {where}{title}."
     return f"{time} The largest single saving is at most {cost} of it ({share}): {where}{title}."

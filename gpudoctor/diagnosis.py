@@ -10,6 +10,8 @@ import msgspec
 from gpudoctor.errors import InputError
 
 SCHEMA = 1
+COMPILE_TIME = "compile time spread"
+"""How the basis of a saving begins that lies outside the steady step: time that compiling added to some steps."""
 Severity = Literal["error", "warning", "info"]
 Grade = Literal["measured", "simulated", "estimated"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -55,6 +57,11 @@ class Saving:
     share: float
     grade: Grade = "estimated"
     basis: str = "upper bound: the time the finding owns"
+
+    @property
+    def of_compiling(self) -> bool:
+        """Whether it is time that compiling adds to some steps, and so no part of a steady step."""
+        return self.basis.startswith(COMPILE_TIME)
 
 
 @dataclass(frozen=True, slots=True)

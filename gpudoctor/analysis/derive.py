@@ -49,7 +49,6 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:
     """What follows from the compile log."""
-
     compilations, steps = profile.rows("compilations"), profile.rows("steps")
     causes = recompile_causes.rows(
         profile.rows("recompiles"), compilations, profile.rows("schedulers"), profile.sources, len(steps)

@@ -26,7 +26,7 @@ def rows(
         causes: rows of `recompile_causes`: the frames in it are explained.
     """
     steady = {row["step"] for row in steps if not row["warmup"]}
-    explained = {cause["frame"] for cause in causes if cause["recompiles"] >= 2}
+    explained = {cause["frame"] for cause in causes if cause["recompiles"] >= 2 or cause["limit_hit"]}
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in compilations:
         if row["step"] in steady and row["frame"] not in explained and not row["resumes"]:

@@ -49,7 +49,7 @@ _VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
 
 
 def load(recording: Recording) -> Profile:
-    """The Profile of a recording's first rank, from the Parquet cache when it is there and whole.
+    """The Profile of a recording's process that is judged, from the Parquet cache when it is there and whole.
 
     Raises:
         InputError: the recording is damaged beyond what can be left out.
@@ -79,7 +79,8 @@ def judged(recording: Recording) -> Path:
 
     Ranks of one job step alike. A helper that was forked and called backward before the training began does not.
     """
-    steps = [int(_json(rank / "run.json", {}).get("steps") or 0) for rank in recording.ranks]
+    said = [_json(rank / "run.json", {}).get("steps") for rank in recording.ranks]
+    steps = [number if isinstance(number, int) else 0 for number in said]
     return next(rank for rank, seen in zip(recording.ranks, steps, strict=True) if 2 * seen >= max(steps))
 
 

@@ -17,9 +17,6 @@ from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
 
-COMPILE_TIME = "compile time spread"
-"""How the basis of a saving begins that is no part of a steady step: time that compiling added to some steps."""
-
 BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks that reorder the text around them: source code can lie with them (https://trojansource.codes)."""
 
@@ -77,7 +74,7 @@ def saving_amount(saving: Saving) -> str:
 
 def saving_share(saving: Saving) -> str:
     """`33 % of the step`; time that compiling adds is a share of the step with it."""
-    compiling = " with its compiling" if saving.basis.startswith(COMPILE_TIME) else ""
+    compiling = " with its compiling" if saving.of_compiling else ""
     return f"{format_share(saving.share)} of the step{compiling}"
 
 
