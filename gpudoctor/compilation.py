@@ -91,7 +91,7 @@ def _frame(
         where = Location(*node["caller"])
     breaks = sorted(edges, key=lambda edge: (edge["file"] or "", edge["line"] or 0))
     return CompiledFrame(
-        function="a module of torch's own" if wrapped else node["root"] or "?",
+        function="torch's own code" if wrapped else node["root"] or "?",
         where=where,
         resumes=node["resumes_at"] is not None,
         versions=node["versions"],
