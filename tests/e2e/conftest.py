@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,6 +62,11 @@ class Checked:
 def environment() -> dict[str, str]:
     """One thread: the tests judge what is found, and two busy processes on two cores would only be slower."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def hears_ctrl_c() -> None:
+    """For `preexec_fn`: a shell's background job has SIGINT ignored, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def gpudoctor(*words: str, cwd: Path, timeout: float = 240) -> Checked:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Checked, environment, gpudoctor
+from tests.e2e.conftest import Checked, environment, gpudoctor, hears_ctrl_c
 
 TRAIN = """
 import sys, torch, torch.nn as nn
@@ -126,6 +126,7 @@ def test_a_signal_reaches_the_script_and_leaves_a_recording_and_no_process(numbe
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hears_ctrl_c,
     )
     deadline = time.monotonic() + 120
     while not (tmp_path / "go.txt").exists() and time.monotonic() < deadline and parent.poll() is None:

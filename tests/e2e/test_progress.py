@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -17,7 +18,7 @@ import pytest
 
 from gpudoctor.cli.progress import display, styled, words
 from gpudoctor.recorder.status import Progress
-from tests.e2e.conftest import environment
+from tests.e2e.conftest import environment, hears_ctrl_c
 
 ROWS, COLUMNS = 24, 90
 DRAWING = re.compile(
@@ -54,6 +55,7 @@ def on_a_terminal(folder: Path, *command: str, interrupt_at: bytes = b"", **vari
         settings.pop("CI", None)
 
     def own_the_terminal() -> None:
+        hears_ctrl_c()
         os.setsid()
         os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a session opens controls it
 
@@ -198,6 +200,12 @@ def test_there_is_no_line_without_a_terminal_or_on_a_tiny_one(terminal: tuple[in
         assert line is None
 
 
+def feed(stream: pyte.ByteStream, ours: int, seen: Callable[[], bool]) -> None:
+    """Feeds what arrives at the terminal until it shows something: what is written at once can come in parts."""
+    while not seen() and select.select([ours], [], [], 10)[0]:
+        stream.feed(os.read(ours, 1 << 16))
+
+
 @pytest.mark.parametrize("rows", [ROWS + 6, ROWS - 6])
 def test_the_line_follows_when_the_terminal_is_resized(rows: int, terminal: tuple[int, TextIO]) -> None:
     ours, theirs = terminal[0], terminal[1].fileno()
@@ -207,18 +215,18 @@ def test_the_line_follows_when_the_terminal_is_resized(rows: int, terminal: tupl
         assert line is not None
         os.write(theirs, b"one\r\ntwo")
         line.show("before")
-        stream.feed(os.read(ours, 1 << 16))
+        feed(stream, ours, lambda: "before" in screen.display[ROWS - 1])
         assert "before" in screen.display[ROWS - 1]
         termios.tcsetwinsize(theirs, (rows, COLUMNS))
         screen.resize(rows, COLUMNS)
         line.show("after")
-        stream.feed(os.read(ours, 1 << 16))
+        feed(stream, ours, lambda: "after" in screen.display[rows - 1])
         assert "after" in screen.display[rows - 1]
-    stream.feed(os.read(ours, 1 << 16))
+    feed(stream, ours, lambda: screen.margins is None and not screen.display[-1].strip())
     assert screen.margins is None
     assert "".join(screen.display[-1:]).strip() == ""
     os.write(theirs, b"!")
-    stream.feed(os.read(ours, 1 << 16))
+    feed(stream, ours, lambda: any("!" in row for row in screen.display))
     assert [row.strip()[-1:] for row in screen.display if row.strip()][-1] == "!"
 
 

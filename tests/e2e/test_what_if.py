@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.recorder import what_if_result
-from tests.e2e.conftest import Checked, checker, environment, gpudoctor
+from tests.e2e.conftest import Checked, checker, environment, gpudoctor, hears_ctrl_c
 
 HEAD = """import sys, time
 import torch, torch.nn as nn
@@ -183,7 +183,13 @@ def test_a_signal_ends_it_and_the_recording_is_diagnosed(number: signal.Signals,
     (tmp_path / "train.py").write_text(SLEEPY)
     words = [sys.executable, "-m", "gpudoctor", "check", "--output-format", "json", *STEPS, "train.py"]
     child = subprocess.Popen(
-        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
     )
     latest = tmp_path / ".gpudoctor" / "latest"
     while child.poll() is None and not what_if_result.interrupted(latest):
