@@ -165,7 +165,8 @@ def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
 def covered(spans: Sequence[Span], start: int, end: int) -> int:
     """Nanoseconds of [start, end) that lie in disjoint spans in time order."""
     first = bisect_right(spans, start, key=lambda span: span.end_ns)
-    inside = itertools.takewhile(lambda span: span.start_ns < end, itertools.islice(spans, first, None))
+    # by index: an iterator would walk all spans in front of the first one again, for every step
+    inside = itertools.takewhile(lambda span: span.start_ns < end, map(spans.__getitem__, range(first, len(spans))))
     return sum(min(span.end_ns, end) - max(span.start_ns, start) for span in inside)
 
 
