@@ -141,3 +141,12 @@ def _point_latest(home: Path, folder: Path) -> None:
     with contextlib.suppress(OSError):  # a file system without links has no `latest`; nothing else needs it
         new.symlink_to(folder.name)
         new.replace(link)
+
+
+def part(path: Path, default: Any) -> Any:
+    """A JSON part's content, or the default when the process was killed before it was written whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return default
+    return content if default is None or isinstance(content, type(default)) else default

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-import gpudoctor
 from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import dtype_sites, peaks, profiler_cost
+from gpudoctor.analysis import dtype_sites, peaks
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
@@ -31,21 +29,20 @@ from gpudoctor.ingest import (
     kineto,
     ops,
     phases,
+    run_facts,
     setting_sites,
     steps,
+    table_cache,
     trace_steps,
     watch,
     what_if,
 )
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
-from gpudoctor.recording import Recording
+from gpudoctor.recording import Recording, part
 from gpudoctor.userfiles import UserFiles
 
-CACHE = "profile"
-_FACTS = "facts.json"
 _SKEW_NS = 20_000  # a step's mark in the watch is a few microseconds older than its range in the trace
-_VERSION = f"{schema.SCHEMA_VERSION}/{gpudoctor.__version__}"
 
 
 def load(recording: Recording) -> Profile:
@@ -56,8 +53,8 @@ def load(recording: Recording) -> Profile:
     """
     if not recording.ranks:
         return _nothing(recording)
-    cache = recording.path / CACHE
-    cached = _from_cache(cache, recording)
+    cache = recording.path / table_cache.FOLDER
+    cached = table_cache.read(cache, judged(recording))
     if cached is not None:
         return cached
     collecting = gc.isenabled()
@@ -70,7 +67,7 @@ def load(recording: Recording) -> Profile:
     finally:
         if collecting:
             gc.enable()
-    _to_cache(cache, made)
+    table_cache.write(cache, made)
     return made
 
 
@@ -79,7 +76,7 @@ def judged(recording: Recording) -> Path:
 
     Ranks of one job step alike. A helper that was forked and called backward before the training began does not.
     """
-    said = [_json(rank / "run.json", {}).get("steps") for rank in recording.ranks]
+    said = [part(rank / "run.json", {}).get("steps") for rank in recording.ranks]
     steps = [number if isinstance(number, int) else 0 for number in said]
     return next(rank for rank, seen in zip(recording.ranks, steps, strict=True) if 2 * seen >= max(steps))
 
@@ -90,7 +87,7 @@ def _nothing(recording: Recording) -> Profile:
         _read_text(recording.path / "unarmed.txt")
         or "the command ended before it imported torch, or before a training or inference loop began"
     )
-    facts = _facts(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False, {})
+    facts = run_facts.of_run(recording, {"stopped": reason}, [], watch.WatchLog(), {}, [reason], False, {})
     return Profile({}, facts, {}, dict.fromkeys(schema.TABLES, reason))
 
 
@@ -101,20 +98,11 @@ def _read_text(path: Path) -> str | None:
         return None
 
 
-def _json(path: Path, default: Any) -> Any:
-    """A part's content, or the default when the process was killed before it was written."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return default
-    return content if default is None or isinstance(content, type(default)) else default
-
-
 def _build(recording: Recording, rank: Path) -> Profile:
-    begun = _json(rank / "begun.json", {})
-    bursts, run = _json(rank / "bursts.json", []), _json(rank / "run.json", None)
-    environment = _json(rank / "settings.json", {"settings": None, "environment": {}})
-    sources = _json(rank / "sources.json", {})
+    begun = part(rank / "begun.json", {})
+    bursts, run = part(rank / "bursts.json", []), part(rank / "run.json", None)
+    environment = part(rank / "settings.json", {"settings": None, "environment": {}})
+    sources = part(rank / "sources.json", {})
     log = watch.read(rank / "watch.jsonl")
     notes = _integrity(recording, rank, run, log)
     step_rows, batch_rows = steps.tables(log, bursts)
@@ -133,7 +121,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
-    targets = _json(rank / "compile_targets.json", {})
+    targets = part(rank / "compile_targets.json", {})
     if targets.get("watched") and "compilations" in tables:
         tables["compile_effects"] = compile_effects.rows(
             log.compile_calls, targets, tables["compilations"], tables["graph_breaks"]
@@ -146,7 +134,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     if environment["settings"] is not None:
         tables["settings"] = setting_sites.placed(environment["settings"], sources)
     for name in ("host", "input_lines"):
-        content: list[dict[str, Any]] = _json(rank / f"{name}.json", [])
+        content: list[dict[str, Any]] = part(rank / f"{name}.json", [])
         if content:
             tables[name] = content
     if log.memory:
@@ -154,7 +142,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     else:
         missing["memory_timeline"] = "the run used no GPU"
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
-    facts = _facts(
+    facts = run_facts.of_run(
         recording,
         run or {},
         step_rows,
@@ -222,7 +210,7 @@ def _traces(
 ) -> dict[str, pd.DataFrame]:
     """Tables from all bursts: steps with a compile inside only where a burst has no other."""
     names = Names(
-        _json(rank / "lines.json", []), sources, _json(rank / "names.json", {}), _json(rank / "modules.json", [])
+        part(rank / "lines.json", []), sources, part(rank / "names.json", {}), part(rank / "modules.json", [])
     )
     parts: dict[str, list[ops.Columns]] = {}
     rows = steps.profiled(step_rows, log)
@@ -314,7 +302,7 @@ def _compile_tables(
 
 def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing: dict[str, str]) -> None:
     """Adds what torch.compile's counters and caches were in the end."""
-    state: dict[str, Any] = _json(rank / compile_state.FILE, {})
+    state: dict[str, Any] = part(rank / compile_state.FILE, {})
     if not state:
         reason = "the run did not load torch.compile, or was killed before its end"
         missing.update(dict.fromkeys(("compile_counters", "cache_state"), reason))
@@ -325,88 +313,5 @@ def _compile_state(rank: Path, tables: dict[str, list[dict[str, Any]]], missing:
 
 def _user_files(rank: Path, begun: dict[str, Any]) -> UserFiles:
     files = UserFiles(begun.get("root", "."), begun.get("foreign"), here=False)
-    files.known |= _json(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
+    files.known |= part(rank / "names.json", {})  # as they were named while the run knew them: cells of a notebook
     return files
-
-
-def _facts(
-    recording: Recording,
-    run: dict[str, Any],
-    step_rows: list[dict[str, Any]],
-    log: watch.WatchLog,
-    environment: dict[str, str],
-    notes: list[str],
-    gpu: bool,
-    ops_per_step: dict[int, int],
-) -> dict[str, Any]:
-    bare = [row["dur_ns"] for row in step_rows if row["observation"] == "bare" and not row["warmup"]]
-    light = [row["dur_ns"] for row in step_rows if row["observation"] == "light" and not row["compile_ns"]]
-    middle = int(median(bare)) if bare else None
-    cost = profiler_cost.event_cost_ns(step_rows, ops_per_step, run.get("event_cost_ns"))
-    manifest = recording.manifest
-    return {
-        "script": manifest.get("script", "?"),
-        "argv": manifest.get("argv", []),
-        "started": manifest.get("started"),
-        "script_exit": None if run.get("stopped_by_gpudoctor") else manifest.get("script_exit"),
-        "torch": environment.get("torch"),
-        "device": environment.get("gpu") if gpu else "CPU" if environment else None,
-        "gpu": gpu,
-        "environment": environment,
-        "steps": len(step_rows),
-        "step_source": step_rows[0]["source"] if step_rows else None,
-        "step_ns": middle,
-        "step_spread_ns": int(median(abs(ns - (middle or 0)) for ns in bare)) if len(bare) >= 3 else None,
-        "step_count": len(bare),
-        "profiled_step_ns": int(median(light)) if light else None,
-        "event_cost_ns": cost,
-        "predicted_step_ns": profiler_cost.predicted_step_ns(step_rows, ops_per_step, cost),
-        "epoch_seen": _epoch_seen(run, log),
-        "stopped": run.get("stopped", "the process was killed"),
-        "notes": notes,
-    }
-
-
-def _epoch_seen(run: dict[str, Any], log: watch.WatchLog) -> bool | None:
-    """Whether an epoch's end was seen; None when the script has none to wait for (no DataLoader, or it ended)."""
-    if log.epoch_ends:
-        return True
-    return None if not log.loaders or run.get("stopped_by_gpudoctor") is False else False
-
-
-def _to_cache(folder: Path, made: Profile) -> None:
-    """Writes the tables; a cache that cannot be written is done without."""
-    try:
-        folder.mkdir(exist_ok=True)
-        for name, table in made.tables.items():
-            table.to_parquet(folder / f"{name}.parquet", index=False)
-        content = {
-            "version": _VERSION,
-            "facts": made.facts,
-            "why_missing": made.why_missing,
-            "tables": sorted(made.tables),
-        }
-        (folder / _FACTS).write_text(json.dumps(content, default=str), encoding="utf-8")
-    except OSError:
-        return
-
-
-def _from_cache(folder: Path, recording: Recording) -> Profile | None:
-    content = _json(folder / _FACTS, None)
-    if not isinstance(content, dict) or content.get("version") != _VERSION:
-        return None
-    written = (folder / _FACTS).stat().st_mtime_ns
-    newest = max((path.stat().st_mtime_ns for path in judged(recording).rglob("*")), default=0)
-    if newest > written:
-        return None
-    tables = {}
-    for name in content["tables"]:
-        try:
-            table = pd.read_parquet(folder / f"{name}.parquet")
-        except (OSError, ValueError):
-            return None
-        if list(table.columns) != schema.TABLES[name].names:
-            return None
-        tables[name] = table
-    sources = _json(judged(recording) / "sources.json", {})
-    return Profile(tables, content["facts"], sources, content["why_missing"])
