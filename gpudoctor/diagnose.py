@@ -242,7 +242,7 @@ def _verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str) 
     if not run.steps and run.source != "log":
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
     time = compiled if run.source == "log" else _time(run)
-    live = [finding for finding in findings if finding.accepted is None]
+    live = [finding for finding in findings if finding.accepted is None and finding.explained_by is None]
     if not live:
         if not judged:
             return f"{time} No rule could be judged on this run."

@@ -116,8 +116,10 @@ class Finding:
         evidence: what was measured.
         remedy: what to do.
         excerpt: source lines around `where`.
-        children: findings that this one explains.
         fingerprint: stable over line moves and measured values.
+        explained_by: fingerprint of the finding that is its cause; null when it stands for itself.
+        because: why that one is its cause.
+        children: fingerprints of the findings that this one explains.
         accepted: why it does not count (suppression or stated intent); null when it counts.
         when_wrong: when the rule misleads.
     """
@@ -134,8 +136,10 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     remedy: Remedy | None = None
     excerpt: tuple[SourceLine, ...] = ()
-    children: tuple[Finding, ...] = ()
     fingerprint: str = ""
+    explained_by: str | None = None
+    because: str | None = None
+    children: tuple[str, ...] = ()
     accepted: str | None = None
     when_wrong: str | None = None
 
@@ -376,6 +380,20 @@ class Diagnosis:
     def live(self) -> tuple[Finding, ...]:
         """Findings that count: not accepted."""
         return tuple(finding for finding in self.findings if finding.accepted is None)
+
+    @property
+    def roots(self) -> tuple[Finding, ...]:
+        """Findings that count and that no other finding explains."""
+        return tuple(finding for finding in self.live if finding.explained_by is None)
+
+    def explained(self, finding: Finding) -> tuple[Finding, ...]:
+        """The findings that one explains, directly or through another of them, in their order."""
+        below = {finding.fingerprint}
+        found: list[Finding] = []
+        while more := [other for other in self.live if other.explained_by in below and other not in found]:
+            found += more
+            below |= {other.fingerprint for other in more}
+        return tuple(other for other in self.live if other in found)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

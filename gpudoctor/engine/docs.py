@@ -39,10 +39,14 @@ TOML between two lines `+++`:
 | `observation`, `min_steps` | optional: `bare`, `light` or `detail`; how many steps (default 1) it must have |
 | `instead` | optional: tables that lift `observation` where they were measured: steps watched in any mode do |
 | `severity`, `max_severity` | optional: where only counts are known (default `warning`); never above this |
+| `[[explained_by]]` | optional: `rule` (an id whose findings explain this rule's), `share` and `because`, see below |
 | `evidence_title` | optional: what the table of the column `evidence` is called (default `Measured`) |
 | `[thresholds]` | `name = { value = …, unit = "…", doc = "why this value" }`, each used in the SQL as `$name` |
 | `[what_if]` | optional: `edit` is `drop`, `scale`, `merge`, `unblock` or `overlap` |
 | `[remedies.NAME]` | `text`, optional `risk` and `edit`; the first is the default |
+
+A finding whose rule names a cause is shown under that cause when both have a line in common (`share = "place"`, other
+locations count), the same function (`"function"`), or only the run (`"run"`; then the cause must be worth as much).
 
 An `edit` changes one call on the finding's line, or on the line of the location whose role is `at`:
 `{ call = "DataLoader", set = { drop_last = "True" } }`, `{ call = "zero_grad", drop = ["set_to_none"] }` or

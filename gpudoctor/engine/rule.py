@@ -14,6 +14,7 @@ Horizon = Literal["step", "epoch", "run"]
 WhatIf = Literal["drop", "scale", "merge", "unblock", "overlap"]
 Observation = Literal["bare", "light", "detail"]
 Value = int | float | str | bool
+Share = Literal["place", "function", "run"]
 
 SECTIONS = (
     "Message",
@@ -34,6 +35,22 @@ class Threshold:
     value: Value
     unit: str
     doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Another rule whose finding explains this rule's.
+
+    Attributes:
+        rule: id of the other rule.
+        share: what the two findings have in common: a place (a line of either, other locations included), the
+            function they point at, or only the run (then the cause must be worth at least as much).
+        because: why the one explains the other, half a sentence.
+    """
+
+    rule: str
+    share: Share
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +129,7 @@ class Rule:
         instead: where one of these tables was measured, steps watched in any mode do.
         severity: where only counts are known.
         max_severity: never above this; None means no cap.
+        explained_by: rules whose findings explain this rule's.
         evidence_title: what the table of the column `evidence` is called.
         thresholds: by name, in the file's order.
         what_if: the edit that the simulation applies to the rows' events.
@@ -135,6 +153,7 @@ class Rule:
     instead: tuple[str, ...]
     severity: Severity
     max_severity: Severity | None
+    explained_by: tuple[Cause, ...]
     evidence_title: str
     thresholds: Mapping[str, Threshold]
     what_if: WhatIf | None

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from gpudoctor.config import is_setting, suggestion
 from gpudoctor.diagnosis import SEVERITIES
+from gpudoctor.engine.causes import check_causes
 from gpudoctor.engine.fields import (
     FieldError,
     as_count,
@@ -26,12 +27,14 @@ from gpudoctor.engine.fields import (
 from gpudoctor.engine.markdown import Block, Document, MarkdownError, split
 from gpudoctor.engine.rule import (
     SECTIONS,
+    Cause,
     Edit,
     Example,
     Horizon,
     Observation,
     RemedyText,
     Rule,
+    Share,
     Status,
     Threshold,
     WhatIf,
@@ -54,6 +57,7 @@ _KEYS = (
     "instead",
     "severity",
     "max_severity",
+    "explained_by",
     "evidence_title",
     "thresholds",
     "what_if",
@@ -83,7 +87,9 @@ def load_rules(folders: Iterable[Path] = ()) -> tuple[Rule, ...]:
                 if key in rules:
                     raise RuleError(f"{path}: {key} is taken by {rules[key].path}; give the rule its own id and name")
                 rules[key] = rule
-    return tuple(sorted({rule.id: rule for rule in rules.values()}.values(), key=lambda rule: rule.id))
+    loaded = tuple(sorted({rule.id: rule for rule in rules.values()}.values(), key=lambda rule: rule.id))
+    check_causes(loaded)
+    return loaded
 
 
 def find_rule(rules: Iterable[Rule], word: str) -> Rule:
@@ -153,6 +159,7 @@ def _rule(document: Document, front: Mapping[str, Any], path: Path) -> Rule:
         instead=get_names(front, "instead"),
         severity=get_choice(front, "severity", SEVERITIES, "warning"),
         max_severity=get_choice(front, "max_severity", SEVERITIES, None),
+        explained_by=_causes(front.get("explained_by", [])),
         evidence_title=get_text(front, "evidence_title") if "evidence_title" in front else "Measured",
         thresholds=thresholds,
         what_if=_what_if(front.get("what_if")),
@@ -186,6 +193,19 @@ def _same_parameters(thresholds: Mapping[str, Threshold], sql: str) -> None:
         )
     if unused := sorted(thresholds.keys() - used):
         raise FieldError(f"threshold {unused[0]!r} is not used by the SQL; remove it, or use it as ${unused[0]}")
+
+
+def _causes(value: object) -> tuple[Cause, ...]:
+    if not isinstance(value, list):
+        raise FieldError("`explained_by` must be an array of tables; write `[[explained_by]]` above each")
+    causes = []
+    for number, found in enumerate(value):
+        what = f"explained_by[{number}]."
+        entry = as_table(found, what[:-1])
+        only_known(entry, ("rule", "share", "because"), f"`{what[:-1]}`")
+        share = get_choice({"share": get_text(entry, "share", what)}, "share", get_args(Share))
+        causes.append(Cause(get_text(entry, "rule", what), share, get_text(entry, "because", what)))
+    return tuple(causes)
 
 
 def _what_if(value: object) -> WhatIf | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpudoctor.config import Config, Value, suggestion
 from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Run
+from gpudoctor.engine.causes import nested
 from gpudoctor.engine.contract import check_tables, check_texts
 from gpudoctor.engine.finding import make_finding
 from gpudoctor.engine.fingerprint import with_fingerprints
@@ -92,7 +93,8 @@ def diagnose(
             else:
                 passed.append(Passed(rule.id, rule.name, rule.title))
     findings = with_fingerprints(findings, profile.sources)
-    return Outcome(tuple(sorted(findings, key=_rank)), tuple(not_measured), tuple(passed))
+    ranked = nested(sorted(findings, key=_rank), {rule.id: rule for rule in known})
+    return Outcome(tuple(ranked), tuple(not_measured), tuple(passed))
 
 
 def _step_ns(profile: Profile, run: Run | None) -> int | None:

@@ -8,11 +8,14 @@ from gpudoctor.reporters.wording import one_line, place, saving_amount
 
 def render(diagnosis: Diagnosis) -> str:
     """The findings that count, ranked, one a line; empty when there are none."""
-    return "".join(_line(finding) + "\n" for finding in diagnosis.live)
+    by_mark = {finding.fingerprint: finding for finding in diagnosis.live}
+    causes = [by_mark.get(finding.explained_by) if finding.explained_by else None for finding in diagnosis.live]
+    return "".join(_line(finding, cause) + "\n" for finding, cause in zip(diagnosis.live, causes, strict=True))
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Finding, cause: Finding | None) -> str:
     where = place(finding.where) if finding.where else "-"
     saving = f" ({saving_amount(finding.saving)}, {finding.saving.grade})" if finding.saving else ""
     rule = f"{one_line(finding.rule)} {one_line(finding.name)}"
-    return f"{where}: {finding.severity} {rule}: {one_line(finding.message)}{saving}"
+    why = f" [explained by {one_line(cause.rule)} {place(cause.where)}]" if cause else ""
+    return f"{where}: {finding.severity} {rule}: {one_line(finding.message)}{saving}{why}"

@@ -105,12 +105,14 @@ def _caveats(paper: Paper, caveats: tuple[str, ...]) -> None:
 
 def _findings(paper: Paper, diagnosis: Diagnosis) -> None:
     paper.gap()
-    live = diagnosis.live
+    live = diagnosis.roots
     if not live:
         paper.line(Text(wording.nothing_found(diagnosis)))
         paper.gap()
     for finding in live[:_IN_FULL]:
         _finding(paper, finding)
+        for other in diagnosis.explained(finding):
+            _explained(paper, other)
         paper.gap()
     brief = live[_IN_FULL : _IN_FULL + _ONE_LINERS]
     for finding in brief:
@@ -141,6 +143,16 @@ def _finding(paper: Paper, finding: Finding) -> None:
         paper.line(Text.assemble("worth ", (amount, "bold"), f", {share}, {grade}"), indent=2)
     if finding.remedy:
         _remedy(paper, finding.remedy)
+
+
+def _explained(paper: Paper, finding: Finding) -> None:
+    head = Text.assemble(("also ", "dim"), (finding.severity, _STYLE[finding.severity]), f" {one_line(finding.rule)} ")
+    if finding.where:
+        head.append(place(finding.where), "cyan").append("  ")
+    head.append(one_line(finding.title))
+    if finding.because:
+        head.append(f": {one_line(finding.because)}", "dim")
+    paper.line(head, indent=2, hang=5)
 
 
 def _remedy(paper: Paper, remedy: Remedy) -> None:

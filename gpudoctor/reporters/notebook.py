@@ -20,7 +20,7 @@ def render(diagnosis: Diagnosis) -> str:
         facts=wording.run_words(diagnosis.run),
         verdict=wording.verdict(diagnosis),
         notes=[wording.one_line(note) for note in diagnosis.run.integrity],
-        findings=[_finding(finding) for finding in diagnosis.live[:_SHOWN]],
+        findings=[_finding(finding) for finding in diagnosis.roots[:_SHOWN]],
     )
 
 

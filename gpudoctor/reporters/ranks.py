@@ -62,7 +62,7 @@ def render_concise(ranks: Ranks) -> str:
 def _first(rank: RankDiagnosis) -> str:
     if not rank.diagnosis.live:
         return "no findings"
-    finding = rank.diagnosis.live[0]
+    finding = rank.diagnosis.roots[0]
     where = f" {place(finding.where)}" if finding.where else ""
     saving = f", {saving_amount(finding.saving)}" if finding.saving else ""
     return f"{one_line(finding.rule)}{where} {one_line(finding.title)}{saving}"

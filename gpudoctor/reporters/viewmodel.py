@@ -88,6 +88,7 @@ class FindingView:
     locations: tuple[PlaceView, ...]
     fix: FixView | None
     evidence: tuple[TableView, ...]
+    because: Markup | None
     children: tuple[FindingView, ...]
     when_wrong: Markup | None
     recheck: str
@@ -138,7 +139,7 @@ def page(diagnosis: Diagnosis) -> Page:
     """The page of a diagnosis."""
     run = diagnosis.run
     anchors = _Anchors()
-    views = [_finding(diagnosis, finding, anchors, index < OPEN) for index, finding in enumerate(diagnosis.live)]
+    views = [_finding(diagnosis, finding, anchors, index < OPEN) for index, finding in enumerate(diagnosis.roots)]
     accepted = [f for f in diagnosis.findings if f.accepted is not None]
     verdict = wording.verdict(diagnosis)
     return Page(
@@ -211,7 +212,10 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         locations=tuple(_place(location) for location in finding.locations),
         fix=_fix(finding.remedy) if finding.remedy else None,
         evidence=tuple(_table(evidence) for evidence in finding.evidence),
-        children=tuple(_finding(diagnosis, child, anchors, False) for child in finding.children),
+        because=prose.inline(finding.because) if finding.because else None,
+        children=tuple(_finding(diagnosis, child, anchors, False) for child in diagnosis.explained(finding))
+        if finding.explained_by is None
+        else (),
         when_wrong=prose.blocks(finding.when_wrong) if finding.when_wrong else None,
         recheck=wording.command(diagnosis.run, "--select", rule),
         suppress=f"# gpudoctor: ignore[{rule}] reason",

@@ -203,7 +203,7 @@ def _step_time(run: Run) -> Fact:
 def _largest_saving(diagnosis: Diagnosis) -> Fact:
     """Savings are not added up: two findings may own the same nanoseconds once one of them is fixed."""
     label = "Largest single saving"
-    priced = [(f.saving, f) for f in diagnosis.live if f.saving is not None]
+    priced = [(f.saving, f) for f in diagnosis.roots if f.saving is not None]
     if not priced:
         why = "no finding could be priced" if diagnosis.live else "no finding to price"
         return Fact(label, "none", why, known=False)

@@ -82,20 +82,25 @@ def graph_break() -> Finding:
             "Both sides are computed: `fc2` now runs on every step.",
         ),
         excerpt=excerpt(17),
-        children=(
-            Finding(
-                rule="GD301",
-                name="host-sync",
-                title="The host reads a tensor's value inside the step",
-                severity="info",
-                message="`.item()` in the branch is read once a step.",
-                where=Location("train.py", 17, "call", "Net.forward"),
-                fingerprint="c41d00000001",
-            ),
-        ),
+        children=("c41d00000001",),
         fingerprint="a1f09c3e77d2",
         when_wrong="The break is outside the hot path on your real data, e.g. a branch that is taken in the first "
         "epoch only.",
+    )
+
+
+def read_in_the_branch() -> Finding:
+    """Explained by `graph_break`."""
+    return Finding(
+        rule="GD301",
+        name="host-sync",
+        title="The host reads a tensor's value inside the step",
+        severity="info",
+        message="`.item()` in the branch is read once a step.",
+        where=Location("train.py", 17, "call", "Net.forward"),
+        fingerprint="c41d00000001",
+        explained_by="a1f09c3e77d2",
+        because="the read is what breaks the graph",
     )
 
 
@@ -267,7 +272,15 @@ def realistic() -> Diagnosis:
             ),
         ),
         counters={"graphs": 3, "graph_breaks": 1, "recompiles": 1, "operators_per_step": 1204, "kernels": None},
-        findings=(graph_break(), loader_stall(), optimizer_loop(), recompile(), host_read(), accepted()),
+        findings=(
+            graph_break(),
+            loader_stall(),
+            optimizer_loop(),
+            recompile(),
+            host_read(),
+            read_in_the_branch(),
+            accepted(),
+        ),
         not_measured=(
             NotMeasured("GD201", "small-kernel-storm", no_gpu, gpu),
             NotMeasured("GD202", "launch-bound", no_gpu, gpu),
@@ -339,7 +352,7 @@ def hostile() -> Diagnosis:
             HOSTILE,
         ),
         excerpt=(SourceLine(9, "\t" + wall), SourceLine(10**9, HOSTILE, True), SourceLine(11, "")),
-        children=(Finding("GD301", HOSTILE, HOSTILE, "info", HOSTILE),),
+        children=(HOSTILE,),
         fingerprint='" onmouseover="alert(1)',
         when_wrong=HOSTILE,
     )
@@ -361,7 +374,12 @@ def hostile() -> Diagnosis:
         verdict=HOSTILE + wall,
         budget=Budget(0, 3, HOSTILE, (BudgetShare(HOSTILE, 2, 2 / 3), BudgetShare(wall, 1, 1 / 3))),
         counters={"graph_breaks": None, "recompiles": 10**12},
-        findings=(bad, bad, Finding("GD102", "bare", "no more than the least", "warning", "message")),
+        findings=(
+            bad,
+            bad,
+            Finding("GD102", "bare", "no more than the least", "warning", "message"),
+            Finding("GD301", HOSTILE, HOSTILE, "info", HOSTILE, explained_by=bad.fingerprint, because=HOSTILE),
+        ),
         not_measured=(NotMeasured(HOSTILE, HOSTILE, HOSTILE, HOSTILE), NotMeasured("GD1", "n", wall, wall)),
         passed=(Passed(HOSTILE, HOSTILE, wall),),
         step_times=(

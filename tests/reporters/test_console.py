@@ -57,9 +57,10 @@ def test_the_parts_come_in_order() -> None:
         "Where the time goes",
         "note: ",
         "error GD101 train.py:17",
+        "also info GD301 train.py:17",
         "warning GD601",
-        "info GD301",
-        "1 error, 3 warnings, 1 info · 1 accepted · 5 passed · 5 not measured",
+        "info GD301 train.py:32",
+        "1 error, 3 warnings, 2 info · 1 accepted · 5 passed · 5 not measured",
         "accepted  GD401",
         "not measured  GD201",
     ]

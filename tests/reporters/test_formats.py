@@ -27,14 +27,15 @@ def test_an_unknown_format_is_a_usage_error_that_lists_them() -> None:
 
 def test_concise_is_one_line_a_finding_that_counts() -> None:
     lines = render("concise", diagnoses.realistic()).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert lines[0].startswith("train.py:17: error GD101 graph-break: Dynamo breaks `Net.forward`")
     assert lines[0].endswith("(≤ 1.61 ms/step, estimated)")
     assert lines[3].endswith("was compiled again, 1.24 s.")
+    assert lines[5].endswith("is read once a step. [explained by GD101 train.py:17]")
 
 
 def test_concise_stays_one_line_whatever_the_names_hold() -> None:
-    assert len(render("concise", diagnoses.hostile()).split("\n")) == 3 + 1
+    assert len(render("concise", diagnoses.hostile()).split("\n")) == 4 + 1
     assert render("concise", diagnoses.hostile()).splitlines()[2] == "-: warning GD102 bare: message"
 
 
@@ -51,4 +52,4 @@ def test_json_reads_back_as_the_same_diagnosis(sample: str) -> None:
 def test_json_writes_undecodable_file_names_as_escapes() -> None:
     text = json_format.render(diagnoses.hostile())
     assert "\\\\udcff" in text
-    assert len(from_json(text).findings) == 3
+    assert len(from_json(text).findings) == 4

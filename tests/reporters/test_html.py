@@ -112,7 +112,7 @@ def test_the_parts_come_in_order() -> None:
         "Step time",
         "Where the time goes",
         "What limits these numbers",
-        "Findings 1 error, 3 warnings, 1 info",
+        "Findings 1 error, 3 warnings, 2 info",
         "torch.compile breaks the graph inside the step",
         "The step waits for the next batch",
         "Step times",
@@ -130,7 +130,9 @@ def test_the_parts_come_in_order() -> None:
 
 
 def test_a_finding_brings_everything_it_knows() -> None:
-    text = words(html.render(replace(diagnoses.realistic(), findings=(diagnoses.graph_break(),))))
+    text = words(
+        html.render(replace(diagnoses.realistic(), findings=(diagnoses.graph_break(), diagnoses.read_in_the_branch())))
+    )
     for part in (
         "error GD101 graph-break train.py:17",
         "≤ 1.61 ms/step estimated (upper bound)",
@@ -143,6 +145,7 @@ def test_a_finding_brings_everything_it_knows() -> None:
         "31 % of the step",
         "GB0170",
         "This explains",
+        "Explained: the read is what breaks the graph.",
         "When this is wrong",
         "gpudoctor check train.py --select GD101 -- --epochs 3 --out 'runs/first try'",
         "# gpudoctor: ignore[GD101] reason",
