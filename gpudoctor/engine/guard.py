@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -44,7 +45,7 @@ def check_sql(sql: str, tables: Collection[str], where: str) -> frozenset[str]:
     """
     if len(sql) > MAX_SQL_CHARS:
         raise RuleError(f"{where}: the SQL is {len(sql)} characters long; the limit is {MAX_SQL_CHARS}")
-    with duckdb.connect(":memory:", config={"threads": "1", "enable_external_access": "false"}) as connection:
+    with _parser().cursor() as connection:
         parameters = _one_select(connection, sql, where)
         tree = _tree(connection, sql, where)
     _Walk(tables, where).check(tree)
@@ -53,7 +54,7 @@ def check_sql(sql: str, tables: Collection[str], where: str) -> frozenset[str]:
 
 def tables_named(sql: str) -> frozenset[str]:
     """The tables that a query reads, as they are written; none when it cannot be parsed. Allows nothing."""
-    with duckdb.connect(":memory:", config={"threads": "1", "enable_external_access": "false"}) as connection:
+    with _parser().cursor() as connection:
         try:
             nodes = list(_nodes(_tree(connection, sql, "query")))
         except RuleError:
@@ -61,6 +62,12 @@ def tables_named(sql: str) -> frozenset[str]:
     own = {entry["key"].lower() for node in nodes for entry in (node.get("cte_map") or {}).get("map", [])}
     read = {str(node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
     return frozenset(name for name in read if name.lower() not in own)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database without tables, for its parser; opening one takes longer than reading a query."""
+    return duckdb.connect(":memory:", config={"threads": "1", "enable_external_access": "false"})
 
 
 def _one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> frozenset[str]:

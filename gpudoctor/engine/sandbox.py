@@ -47,13 +47,17 @@ class RuleLimitError(RuleError):
 
 
 class Sandbox:
-    """The tables of one profile, ready to be queried by rules one after the other."""
+    """The tables of one profile, ready to be queried by rules one after the other.
+
+    A query sees the tables that were named for it or for one before it; that it reads only its own is checked before.
+    """
 
     def __init__(self, profile: Profile, *, timeout_s: float = TIMEOUT_S, max_rows: int = MAX_ROWS) -> None:
         self._profile = profile
         self._timeout_s = timeout_s
         self._max_rows = max_rows
-        self._arrow: dict[str, pa.Table] = {}
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._registered: set[str] = set()
 
     def query(
         self, sql: str, tables: tuple[str, ...], parameters: Mapping[str, Any], where: str
@@ -84,25 +88,29 @@ class Sandbox:
         named = check_sql(sql, tables, where)
         if missing := sorted(named - parameters.keys()):
             raise RuleError(f"{where}: the SQL uses ${missing[0]}, which [thresholds] does not declare")
-        with duckdb.connect(":memory:", config=_SETTINGS) as connection:
-            for name in tables:
-                connection.register(name, self._table(name))
-            for lock in _LOCKS:
-                connection.execute(f"SET {lock}")
-            with self._limits(connection, where):
-                cursor = connection.execute(sql, {name: parameters[name] for name in named})
-                columns = [column[0] for column in cursor.description]
-                rows = cursor.fetchmany(self._max_rows + 1)
+        connection = self._with_tables(tables)
+        with self._limits(connection, where):
+            cursor = connection.execute(sql, {name: parameters[name] for name in named})
+            columns = [column[0] for column in cursor.description]
+            rows = cursor.fetchmany(self._max_rows + 1)
         if len(rows) > self._max_rows:
             raise RuleLimitError(f"{where}: more than {self._max_rows} rows; group or limit them in the SQL")
         if len(set(columns)) != len(columns):
             raise RuleError(f"{where}: the SQL gives two columns of the same name; give each its own with AS")
         return columns, [[_plain(v, name, where) for name, v in zip(columns, row, strict=True)] for row in rows]
 
-    def _table(self, name: str) -> pa.Table:
-        if name not in self._arrow:
-            self._arrow[name] = pa.Table.from_pandas(self._profile.table(name), preserve_index=False)
-        return self._arrow[name]
+    def _with_tables(self, names: tuple[str, ...]) -> duckdb.DuckDBPyConnection:
+        """The one connection, locked, with these tables in it: opening one a query would take longer than the query."""
+        if self._connection is None:
+            self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+            for lock in _LOCKS:
+                self._connection.execute(f"SET {lock}")
+        for name in names:
+            if name not in self._registered:
+                table = pa.Table.from_pandas(self._profile.table(name), preserve_index=False)
+                self._connection.register(name, table)
+                self._registered.add(name)
+        return self._connection
 
     @contextmanager
     def _limits(self, connection: duckdb.DuckDBPyConnection, where: str) -> Iterator[None]:
