@@ -22,7 +22,7 @@ demo: $(VENV)/.installed ## diagnose a sample script; the report's path is the l
 venv: $(VENV)/.dev ## .venv with gpudoctor and the development tools
 
 test: $(VENV)/.dev browser ## the whole test suite (PYTEST_ARGS="-k name" narrows it)
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## linters, types, rule examples, generated docs up to date
 	@echo "ruff check";              $(BIN)/ruff check .

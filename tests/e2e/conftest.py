@@ -1,7 +1,8 @@
-"""Runs `gpudoctor check` once a script for the whole session: a recording takes seconds and many tests look at it."""
+"""Runs `gpudoctor check` once a script for all workers: a recording takes seconds and many tests look at it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from gpudoctor.api import load
 from gpudoctor.profile import Profile
@@ -83,19 +85,29 @@ def gpudoctor(*words: str, cwd: Path, timeout: float = 240) -> Checked:
 
 
 def checker(folders: pytest.TempPathFactory, *fixed: str) -> Callable[..., Checked]:
-    """`check(source, *options, script_args=())`: checks a script's text or path, once for equal arguments."""
-    done: dict[tuple[Any, ...], Checked] = {}
+    """`check(source, *options, script_args=())`: checks a script's text or path, once for equal arguments.
+
+    The runs lie in a folder that all workers share, each under the hash of what was asked, with what it printed.
+    """
+    base = folders.getbasetemp()
+    shared = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "checked"
+    shared.mkdir(exist_ok=True)
 
     def run(source: str | Path, *options: str, script_args: tuple[str, ...] = ()) -> Checked:
-        key = (source, options, script_args)
-        if key not in done:
-            folder = folders.mktemp("run")
-            name = source.name if isinstance(source, Path) else "train.py"
-            text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-            (folder / name).write_text(text, encoding="utf-8")
-            tail = ("--", *script_args) if script_args else ()
-            done[key] = gpudoctor("check", "--output-format", "json", *fixed, *options, name, *tail, cwd=folder)
-        return done[key]
+        name = source.name if isinstance(source, Path) else "train.py"
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        tail = ("--", *script_args) if script_args else ()
+        asked = json.dumps([name, text, fixed, options, tail])
+        folder = shared / hashlib.sha256(asked.encode()).hexdigest()[:16]
+        done = folder.with_suffix(".json")
+        with FileLock(f"{folder}.lock"):
+            if not done.exists():
+                folder.mkdir()
+                (folder / name).write_text(text, encoding="utf-8")
+                made = gpudoctor("check", "--output-format", "json", *fixed, *options, name, *tail, cwd=folder)
+                done.write_text(json.dumps([made.code, made.out, made.err]), encoding="utf-8")
+        code, out, err = json.loads(done.read_text(encoding="utf-8"))
+        return Checked(code, out, err, folder)
 
     return run
 

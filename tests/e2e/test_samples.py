@@ -17,6 +17,9 @@ ONLY_ON_A_GPU = {"GD302", "GD401", "GD402", "GD801"}
 
 NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/expected.toml"))
 
+each_sample = pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in NAMES])
+"""Any worker may take any sample; one takes all tests of it."""
+
 
 def expected(name: str) -> dict[str, Any]:
     return tomllib.loads((SAMPLES / name / "expected.toml").read_text(encoding="utf-8"))
@@ -32,7 +35,7 @@ def test_there_is_a_sample_for_each_stable_rule() -> None:
     assert {expected(name)["rule"] for name in NAMES} == rules - ONLY_ON_A_GPU
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_sample
 def test_the_planted_problem_is_found_on_its_line(name: str, check: Callable[..., Checked]) -> None:
     want = expected(name)
     run = check(SAMPLES / name / "train.py")
@@ -42,13 +45,13 @@ def test_the_planted_problem_is_found_on_its_line(name: str, check: Callable[...
     assert (want["file"], want["line"]) in [place for finding in found for place in places(finding)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_sample
 def test_nothing_else_is_warned_about(name: str, check: Callable[..., Checked]) -> None:
     loud = [f for f in check(SAMPLES / name / "train.py").diagnosis["findings"] if f["severity"] != "info"]
     assert {finding["rule"] for finding in loud} <= {expected(name)["rule"], *expected(name).get("together", [])}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_sample
 def test_the_healthy_twin_has_no_warning(name: str, check: Callable[..., Checked]) -> None:
     run = check(SAMPLES / name / "train_fixed.py")
     assert run.code == 0, run.err
@@ -60,7 +63,7 @@ def test_the_healthy_twin_has_no_warning(name: str, check: Callable[..., Checked
     assert [note for note in run.diagnosis["run"]["integrity"] if "unstable" not in note] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_sample
 def test_rules_that_need_a_gpu_are_not_measured_and_say_how_to_get_them(
     name: str, check: Callable[..., Checked]
 ) -> None:
