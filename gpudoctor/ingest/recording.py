@@ -14,7 +14,7 @@ import pandas as pd
 
 from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import dtype_sites, peaks
+from gpudoctor.analysis import constant_sites, dtype_sites, peaks
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
@@ -131,6 +131,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     tables["schedulers"] = log.schedulers
     tables["dtype_sites"] = dtype_sites.rows(sources)
+    tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = setting_sites.placed(environment["settings"], sources)
     for name in ("host", "input_lines"):

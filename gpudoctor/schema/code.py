@@ -19,4 +19,18 @@ TABLES: tuple[Table, ...] = (
             "explicit (the line names the dtype) or possible (it takes over the dtype of a NumPy array)",
         ),
     ),
+    table(
+        "constant_sites",
+        "one line of the user's source that builds the same tensor in host memory each time and moves it to a device",
+        CHECK,
+        ("site", "int", "id; a site that moves the tensor on another line than it builds it has two rows"),
+        ("role", "str", "built (the line makes the tensor) or moved (the line brings it to the device)"),
+        ("file", "str", "user's source file"),
+        ("line", "int", "first line of the call"),
+        ("last_line", "int", "last line of the call"),
+        ("function", "str", "enclosing function"),
+        ("factory", "str", "the function that makes it, e.g. torch.arange"),
+        ("op", "str", "the operator that this runs"),
+        ("names_gpu", "bool", "the user's source speaks of a GPU somewhere: on a machine with one it would be used"),
+    ),
 )
