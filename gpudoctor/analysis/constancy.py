@@ -171,10 +171,8 @@ class Constancy:
         if clause is not None:
             return self.constant(clause.iter, depth=depth + 1)
         home = self._source.home(node)
-        if home is None:
-            return node.id in self._source.modules and node.id.isupper()  # imported, and named as constants are
-        if len(home[1]) != 1:
-            return False
+        if home is None or len(home[1]) != 1:  # imported, and named as constants are
+            return home is None and node.id in self._source.modules and node.id.isupper()
         scope, (bound,) = home
         if isinstance(bound, _NO_VALUES) or self._changes(node.id, scope):
             return False
