@@ -1,4 +1,4 @@
-"""`gpudoctor explain RULE`."""
+"""`gpudoctor explain RULE…`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 
-def explain(rule: Annotated[str, typer.Argument(help="A rule's id or name, e.g. GD101 or graph-break.")]) -> None:
-    """Explain a rule: what it finds, why that costs time, how to fix it, and when it is wrong."""
+def explain(
+    rules: Annotated[list[str], typer.Argument(help="Rules by id or name, e.g. GD101 or graph-break.", metavar="RULE")],
+) -> None:
+    """Explain rules: what each finds, why that costs time, how to fix it, and when it is wrong."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -17,5 +19,8 @@ def explain(rule: Annotated[str, typer.Argument(help="A rule's id or name, e.g. 
     from gpudoctor.engine.docs import rule_page
     from gpudoctor.engine.rulefile import find_rule, load_rules
 
-    found = find_rule(load_rules(load_config(Path.cwd()).rule_dirs), rule)
-    Console().print(Markdown(rule_page(found), hyperlinks=False))
+    known = load_rules(load_config(Path.cwd()).rule_dirs)
+    found = [find_rule(known, word) for word in rules]
+    console = Console()
+    for rule in found:
+        console.print(Markdown(rule_page(rule), hyperlinks=False))

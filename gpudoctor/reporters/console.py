@@ -151,7 +151,7 @@ def _explained(paper: Paper, finding: Finding) -> None:
         head.append(place(finding.where), "cyan").append("  ")
     head.append(one_line(finding.title))
     if finding.because:
-        head.append(f": {one_line(finding.because)}", "dim")
+        head.append(f" ({one_line(finding.because)})", "dim")
     paper.line(head, indent=2, hang=5)
 
 

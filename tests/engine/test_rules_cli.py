@@ -51,6 +51,11 @@ def test_explain_takes_an_id_or_a_name(app: typer.Typer) -> None:
     assert "https://docs.pytorch.org" in text.replace("\n", "")
 
 
+def test_explain_takes_several_rules(app: typer.Typer) -> None:
+    text = run(app, "explain", "GD301", "GD101")
+    assert text.index("GD301 host-sync") < text.index("GD101 graph-break")
+
+
 def test_explain_of_an_unknown_rule_suggests_the_closest(app: typer.Typer) -> None:
     with pytest.raises(UsageError, match="did you mean 'graph-break'"):
         run(app, "explain", "graf-break")
