@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import break_idle, budget, late_compiles, recompile_causes
+from gpudoctor.analysis import break_idle, budget, casts, late_compiles, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
+    if "dtypes" in profile.table("ops") and profile.table("ops")["dtypes"].notna().any():
+        made = {**made, "casts": casts.rows(profile.table("ops"), made.get("kernels"))}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:
