@@ -74,6 +74,25 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """How a remedy's diff is made, so that `gpudoctor fix` can make it again beside others.
+
+    Attributes:
+        kind: kind of edit, e.g. "keywords" (docs/rules.md lists them).
+        file: the file, relative to the run's working folder.
+        line: 1-based line that the edit is about.
+        values: what the kind's keys hold.
+        sha256: of the file's text as it was recorded, in UTF-8.
+    """
+
+    kind: str
+    file: str
+    line: int
+    values: dict[str, str | int | tuple[str, ...] | dict[str, str]]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remedy:
     """A change that helps.
 
@@ -82,12 +101,14 @@ class Remedy:
         text: what to do, Markdown.
         diff: unified diff against the user's file; null where the change is not certain.
         risk: numerics, memory, reproducibility; null when none is known.
+        change: how the diff is made; null without one.
     """
 
     name: str
     text: str
     diff: str | None = None
     risk: str | None = None
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +163,11 @@ class Finding:
     children: tuple[str, ...] = ()
     accepted: str | None = None
     when_wrong: str | None = None
+
+
+def appliable(finding: Finding) -> bool:
+    """Whether a finding counts and its remedy is a change that `gpudoctor fix` can make."""
+    return finding.accepted is None and finding.remedy is not None and finding.remedy.change is not None
 
 
 @dataclass(frozen=True, slots=True)

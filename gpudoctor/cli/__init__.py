@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check, env, query
+from gpudoctor.cli import analyze, check, env, fix, query
 from gpudoctor.cli import open as open_command
 from gpudoctor.cli.explain import explain
 from gpudoctor.cli.output import discard, open_closed_streams, say
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("check", help=check.HELP, epilog=check.EXIT_CODES)(check.check)
 app.command("analyze", help=analyze.HELP)(analyze.analyze)
+app.command("fix", help=fix.HELP)(fix.fix)
 app.command("query", help=query.HELP)(query.query)
 app.command("open", help=open_command.HELP)(open_command.open_path)
 app.command("explain")(explain)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpudoctor.config import suggestion
+from gpudoctor.engine.editing import templates
 from gpudoctor.engine.messages import check
 from gpudoctor.engine.rule import Example, Rule
 from gpudoctor.errors import RuleError
@@ -47,8 +48,8 @@ def check_texts(rule: Rule) -> None:
     check(rule.message, f"{rule.path}: ## Message")
     for name, remedy in rule.remedies.items():
         check(remedy.text, f"{rule.path}: remedies.{name}.text")
-        for keyword, source in (remedy.edit.put if remedy.edit else {}).items():
-            check(source, f"{rule.path}: remedies.{name}.edit.set.{keyword}")
+        for key, text in templates(remedy.edit) if remedy.edit else ():
+            check(text, f"{rule.path}: remedies.{name}.edit.{key}")
 
 
 def example_profile(rule: Rule, example: Example) -> Profile:

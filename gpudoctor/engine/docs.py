@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpudoctor.engine.allowed import FUNCTIONS, TABLE_FUNCTIONS
+from gpudoctor.engine.edits.kinds import KINDS, Kind
 from gpudoctor.engine.rule import Rule
 
 _SHOWN = ("What it means", "Why it costs time", "How to fix", "When this is wrong", "References")
@@ -48,9 +49,17 @@ TOML between two lines `+++`:
 A finding whose rule names a cause is shown under that cause when both have a line in common (`share = "place"`, other
 locations count), the same function (`"function"`), or only the run (`"run"`; then the cause must be worth as much).
 
-An `edit` changes one call on the finding's line, or on the line of the location whose role is `at`:
-`{ call = "DataLoader", set = { drop_last = "True" } }`, `{ call = "zero_grad", drop = ["set_to_none"] }` or
-`{ attribute = "item", to = "detach" }`. `max_positional` (default 1) and `unless` say which calls are left alone.
+### Edits
+An `edit` makes the remedy a diff, which `gpudoctor fix` can apply:
+`{ call = "DataLoader", set = { drop_last = "True" } }`, `{ kind = "delete", calls = ["torch.cuda.empty_cache"] }`. It
+is about the finding's line, or that of the location whose role is `at`. `kind` is `keywords` when left out. Where
+the kind would have to guess, or a column that the edit uses is null, there is no diff, and the remedy's text has to do.
+
+| kind | what it does | keys |
+|---|---|---|
+{kinds}
+
+Texts and the values of `set` are templates over the row's columns. `gpudoctor/engine/edits/` has a module a kind.
 
 ### The query
 One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. One row is one finding.
@@ -126,7 +135,20 @@ def rules_page(rules: Sequence[Rule]) -> str:
     table = "\n".join(["| id | name | finds | status |", "|---|---|---|---|", *rows])
     guide = _GUIDE.replace("{functions}", " ".join(sorted(name for name in FUNCTIONS if name.isidentifier())))
     guide = guide.replace("{table_functions}", ", ".join(f"`{name}`" for name in sorted(TABLE_FUNCTIONS)))
+    guide = guide.replace("{kinds}", "\n".join(_kind_row(name, kind) for name, kind in KINDS.items()))
     return "\n".join([_INTRODUCTION, table, "", *(rule_page(rule, 2) for rule in rules), guide])
+
+
+def _kind_row(name: str, kind: Kind) -> str:
+    keys = []
+    for key, declared in kind.keys.items():
+        if declared.default is None:
+            optional = ""
+        else:
+            optional = f", default {declared.default}" if declared.default else ", optional"
+        allowed = f" ({', '.join(declared.choices)})" if declared.choices else ""
+        keys.append(f"`{key}`: {declared.doc}{allowed}{optional}")
+    return f"| `{name}` | {kind.doc} | {'; '.join(keys) or '–'} |"
 
 
 def _horizon(rule: Rule) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from gpudoctor.diagnosis import SEVERITIES, Finding, Location, Remedy, Saving, Severity
+from gpudoctor.engine.editing import propose
 from gpudoctor.engine.evidence import evidence_of
 from gpudoctor.engine.messages import render, render_line
-from gpudoctor.engine.remedy import make_diff
-from gpudoctor.engine.rule import RemedyText, Rule
+from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.source import enclosing_function, excerpt
 from gpudoctor.engine.suppression import suppressed
 from gpudoctor.errors import RuleError
@@ -142,25 +142,10 @@ def _remedy(
     if name not in rule.remedies:
         raise RuleError(f"{_at(rule)}: column remedy is {name!r}; [remedies] has {', '.join(rule.remedies)}")
     remedy = rule.remedies[name]
-    diff = _diff(rule, remedy, row, sources, (where, *locations))
-    return Remedy(name, render(remedy.text, row, _at(rule)), diff, remedy.risk)
-
-
-def _diff(
-    rule: Rule,
-    remedy: RemedyText,
-    row: Mapping[str, Any],
-    sources: Mapping[str, str],
-    places: tuple[Location | None, ...],
-) -> str | None:
-    edit = remedy.edit
-    if edit is None:
-        return None
-    place = places[0] if edit.at is None else next((p for p in places if p and p.role == edit.at), None)
-    if place is None or place.precision != "call" or place.file not in sources:
-        return None
-    put = {name: render_line(source, row, _at(rule)) for name, source in edit.put.items()}
-    return make_diff(edit, place.file, sources[place.file], place.line, put)
+    text = render(remedy.text, row, _at(rule))
+    proposed = propose(remedy.edit, row, sources, (where, *locations), _at(rule)) if remedy.edit else None
+    diff, change = proposed or (None, None)
+    return Remedy(name, text, diff, remedy.risk, change)
 
 
 def _optional_text(rule: Rule, row: Mapping[str, Any], column: str) -> str | None:

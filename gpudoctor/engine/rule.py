@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gpudoctor.diagnosis import Severity
+from gpudoctor.engine.edits.kinds import EditValue
 
 Status = Literal["stable", "preview"]
 Horizon = Literal["step", "epoch", "run"]
@@ -55,27 +56,17 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of one call in the user's file. Where it is not certain, no diff is offered.
+    """A change of the user's file. Where it is not certain, no diff is offered.
 
     Attributes:
-        call: name of the called function, without what stands before its last dot.
-        put: keyword arguments to set, as source text; may use the row's columns (`{{ _workers }}`).
-        drop: keyword arguments to remove.
-        attribute: name of a method called without arguments, to be replaced by `to`.
-        to: the method's new name.
-        at: role of the location with the call; None means the finding's own line.
-        max_positional: positional arguments the call may have, so that no keyword of `put` is passed twice.
-        unless: keyword arguments that rule the edit out.
+        kind: one of the kinds that `edits/kinds.py` declares.
+        values: what the kind's keys hold; texts may use the row's columns (`{{ _workers }}`).
+        at: role of the location that it is about; None means the finding's own line.
     """
 
-    call: str | None = None
-    put: Mapping[str, str] = field(default_factory=dict)
-    drop: tuple[str, ...] = ()
-    attribute: str | None = None
-    to: str | None = None
+    kind: str
+    values: Mapping[str, EditValue]
     at: str | None = None
-    max_positional: int = 1
-    unless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from gpudoctor.config import is_setting, suggestion
 from gpudoctor.diagnosis import SEVERITIES
 from gpudoctor.engine.causes import check_causes
+from gpudoctor.engine.editfields import read_edit
 from gpudoctor.engine.fields import (
     FieldError,
     as_count,
@@ -28,7 +29,6 @@ from gpudoctor.engine.markdown import Block, Document, MarkdownError, split
 from gpudoctor.engine.rule import (
     SECTIONS,
     Cause,
-    Edit,
     Example,
     Horizon,
     Observation,
@@ -63,7 +63,6 @@ _KEYS = (
     "what_if",
     "remedies",
 )
-_EDIT_KEYS = ("call", "set", "drop", "attribute", "to", "at", "max_positional", "unless")
 
 
 def load_rules(folders: Iterable[Path] = ()) -> tuple[Rule, ...]:
@@ -226,34 +225,9 @@ def _remedies(value: object) -> dict[str, RemedyText]:
         entry = as_table(found, what)
         only_known(entry, ("text", "risk", "edit"), f"`{what}`")
         risk = get_text(entry, "risk", f"{what}.") if "risk" in entry else None
-        edit = _edit(as_table(entry["edit"], f"{what}.edit"), f"{what}.edit.") if "edit" in entry else None
+        edit = read_edit(as_table(entry["edit"], f"{what}.edit"), f"{what}.edit") if "edit" in entry else None
         remedies[name] = RemedyText(name, get_text(entry, "text", f"{what}."), risk, edit)
     return remedies
-
-
-def _edit(table: Mapping[str, Any], what: str) -> Edit:
-    only_known(table, _EDIT_KEYS, f"`{what[:-1]}`")
-    call, attribute = (get_text(table, key, what) if key in table else None for key in ("call", "attribute"))
-    put = as_table(table.get("set", {}), f"{what}set")
-    drop = get_names(table, "drop", what)
-    if not all(isinstance(text, str) for text in put.values()):
-        raise FieldError(f"`{what}set` must give source text, in quotes, for each keyword")
-    if (call is None) == (attribute is None):
-        raise FieldError(f"`{what[:-1]}` must have either `call` or `attribute`")
-    if call is not None and not (put or drop):
-        raise FieldError(f"`{what[:-1]}` changes nothing; give `set` or `drop`")
-    if attribute is not None and ("to" not in table or put or drop):
-        raise FieldError(f"`{what[:-1]}` with `attribute` needs `to`, and no `set` or `drop`")
-    return Edit(
-        call=call,
-        put=dict(put),
-        drop=drop,
-        attribute=attribute,
-        to=get_text(table, "to", what) if "to" in table else None,
-        at=get_text(table, "at", what) if "at" in table else None,
-        max_positional=as_count(table.get("max_positional", 1), f"{what}max_positional"),
-        unless=get_names(table, "unless", what),
-    )
 
 
 def _sql(blocks: Sequence[Block]) -> str:

@@ -176,6 +176,8 @@ def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
         f"{format_count(len(diagnosis.not_measured))} {wording.NOT_MEASURED}",
     )
     paper.line(Text(" · ".join(counts), "bold"), hang=2)
+    if fixable := wording.fixable(diagnosis):
+        paper.line(Text(fixable), hang=2)
     for finding in diagnosis.findings:
         if finding.accepted is not None:
             words = f"{one_line(finding.rule)} {place(finding.where)}: {one_line(finding.accepted)}"

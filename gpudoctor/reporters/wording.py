@@ -12,7 +12,7 @@ import shlex
 import unicodedata
 from dataclasses import dataclass
 
-from gpudoctor.diagnosis import SEVERITIES, Budget, Diagnosis, Finding, Location, NotMeasured, Run, Saving
+from gpudoctor.diagnosis import SEVERITIES, Budget, Diagnosis, Finding, Location, NotMeasured, Run, Saving, appliable
 from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
@@ -59,6 +59,14 @@ def _hidden(char: str) -> bool:
 def _escape(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def fixable(diagnosis: Diagnosis) -> str | None:
+    """What `gpudoctor fix` can do about a run that was recorded here; None when it can do nothing."""
+    if diagnosis.run.source != "run":
+        return None
+    number = sum(appliable(finding) for finding in diagnosis.findings)
+    return f"`gpudoctor fix` can apply {plural(number, 'fix', 'fixes')}: it shows the diff" if number else None
 
 
 def place(where: Location | None) -> str:

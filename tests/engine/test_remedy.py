@@ -8,16 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.engine.editfields import read_edit
 from gpudoctor.engine.remedy import make_diff
 from gpudoctor.engine.rule import Edit
 
-DROP_LAST = Edit(call="DataLoader", put={"drop_last": "True"}, max_positional=8, unless=("batch_sampler",))
-ZERO_GRAD = Edit(call="zero_grad", drop=("set_to_none",))
-DETACH = Edit(attribute="item", to="detach")
+DROP_LAST = read_edit(
+    {"call": "DataLoader", "set": {"drop_last": "True"}, "max_positional": 8, "unless": ["batch_sampler"]}, "edit"
+)
+ZERO_GRAD = read_edit({"call": "zero_grad", "drop": ["set_to_none"]}, "edit")
+DETACH = read_edit({"kind": "method", "attribute": "item", "to": "detach"}, "edit")
+DYNAMIC = read_edit({"call": "compile", "set": {"dynamic": "True"}}, "edit")
 
 
 def diff_of(edit: Edit, text: str, line: int = 1, path: str = "train.py") -> str | None:
-    return make_diff(edit, path, text, line, edit.put)
+    return make_diff(edit.kind, edit.values, path, text, line)
 
 
 def applied(folder: Path, path: str, text: str, diff: str, tool: str) -> str:
@@ -74,8 +78,14 @@ CASES = {
         2,
         "a = DataLoader(ds,\n               batch_size=4,\n               drop_last=True)\n",
     ),
+    "a form feed and a byte order mark": (
+        DROP_LAST,
+        "\ufeffb = 1\n\x0c\na = DataLoader(ds)\n\x0cc = 1\n",
+        3,
+        "\ufeffb = 1\n\x0c\na = DataLoader(ds, drop_last=True)\n\x0cc = 1\n",
+    ),
     "a decorator": (
-        Edit(call="compile", put={"dynamic": "True"}),
+        DYNAMIC,
         "@torch.compile(dynamic=False)\ndef f(x): return x\n",
         1,
         "@torch.compile(dynamic=True)\ndef f(x): return x\n",
@@ -121,7 +131,6 @@ def test_odd_paths_apply_with_git(path: str, tmp_path: Path) -> None:
         (DROP_LAST, "a = DataLoader(ds, 1, 2, 3, 4, 5, 6, 7, False)\n", 1),
         (DROP_LAST, "a = DataLoader(\n", 1),
         (DROP_LAST, "", 1),
-        (DROP_LAST, "a = DataLoader(ds)\n\x0cb = 1\n", 1),
         (ZERO_GRAD, "o.zero_grad(False)\n", 1),
         (ZERO_GRAD, "o.zero_grad(set_to_none=False  # keep\n)\n", 1),
         (DETACH, "x = a.item() + b.item()\n", 1),

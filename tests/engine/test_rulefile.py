@@ -82,8 +82,28 @@ def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\nrisk = 'x'\n"), "remedies.a.text"),
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nrisc = 'x'\n"), "did you mean 'risk'"),
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { call = 'f' }\n"), "changes nothing"),
-        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { drop = ['f'] }\n"), "`call` or"),
-        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { attribute = 'f' }\n"), "`to`"),
+        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { drop = ['f'] }\n"), "lacks `call`"),
+        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { kind = 'methd' }\n"), "'method'"),
+        (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { kind = 'wrap' }\n"), "the kinds are"),
+        (
+            rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext='x'\nedit = { kind = 'method', attribute = 'f' }\n"),
+            "lacks `to`: its new name",
+        ),
+        (
+            rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { kind = 'delete', call = 'f' }\n"),
+            "did you mean 'calls'",
+        ),
+        (
+            rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext='x'\nedit = { kind = 'delete', calls = ['f()'] }\n"),
+            "dotted names",
+        ),
+        (
+            rule_text(
+                thresholds=THRESHOLDS
+                + "[remedies.a]\ntext = 'x'\nedit = { kind = 'insert', statement = 'f()', place = 'x' }\n"
+            ),
+            "before, after, imports",
+        ),
         (
             rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { call = 'f', set = { a = 1 } }\n"),
             "quotes",

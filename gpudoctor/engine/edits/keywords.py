@@ -1,16 +1,44 @@
-"""Changes of one call's arguments on the concrete syntax tree, in the style the call is written in."""
+"""Sets and drops keyword arguments of one call, in the style the call is written in."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import libcst as cst
 
-_LITERALS = (cst.Integer, cst.Float, cst.SimpleString)
+from gpudoctor.engine.edits import NotCertainError
+from gpudoctor.engine.edits.tree import Source, called_name, is_literal
 
 
-class NotCertainError(ValueError):
-    """The change cannot be made without guessing."""
+def change(source: Source, line: int, values: Mapping[str, Any]) -> cst.Module:
+    """The module with the arguments of the one call of that name that covers the line changed."""
+    call = covering(source, values["call"], line)
+    keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    if ruled_out := keywords & set(values["unless"]):
+        raise NotCertainError(f"the call has {sorted(ruled_out)[0]}")
+    if missing := set(values["only_with"]) - keywords:
+        raise NotCertainError(f"the call has no {sorted(missing)[0]}")
+    if sum(arg.keyword is None for arg in call.args) > values["max_positional"]:
+        raise NotCertainError("the call may pass the argument by position")
+    new = set_keywords(drop_keywords(call, values["drop"]), values["set"])
+    return replaced(source, call, new)
+
+
+def covering(source: Source, name: str, line: int) -> cst.Call:
+    """The one call of a function or method of that name that covers the line."""
+    found = [call for call in source.nodes(cst.Call) if called_name(call) == name and source.covers(call, line)]
+    if len(found) != 1:
+        raise NotCertainError(f"{len(found) or 'no'} calls of {name} on the line")
+    return found[0]
+
+
+def replaced(source: Source, call: cst.Call, new: cst.Call) -> cst.Module:
+    """The module with a call's function and arguments replaced."""
+    fields = {"func": new.func, "args": new.args, "whitespace_before_args": new.whitespace_before_args}
+    module = source.module.with_deep_changes(call, **fields)
+    assert isinstance(module, cst.Module)
+    return module
 
 
 def set_keywords(call: cst.Call, put: Mapping[str, str]) -> cst.Call:
@@ -26,7 +54,7 @@ def set_keywords(call: cst.Call, put: Mapping[str, str]) -> cst.Call:
         old = next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value == name), None)
         if old is None:
             call = _append(call, name, value)
-        elif _literal(old.value):
+        elif is_literal(old.value):
             args = [arg.with_changes(value=value) if arg is old else arg for arg in call.args]
             call = call.with_changes(args=args)
         else:
@@ -55,23 +83,6 @@ def drop_keywords(call: cst.Call, names: Collection[str]) -> cst.Call:
         if not args:
             call = call.with_changes(whitespace_before_args=cst.SimpleWhitespace(""))
     return call
-
-
-def rename_method(call: cst.Call, to: str) -> cst.Call:
-    """`x.old()` as `x.to()`.
-
-    Raises:
-        NotCertainError: it is no method call, or has arguments.
-    """
-    if not isinstance(call.func, cst.Attribute) or call.args:
-        raise NotCertainError("not a method call without arguments")
-    return call.with_changes(func=call.func.with_changes(attr=cst.Name(to)))
-
-
-def _literal(value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.Name):
-        return value.value in ("True", "False", "None")
-    return isinstance(value, _LITERALS)
 
 
 def _append(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.Call:

@@ -1,0 +1,72 @@
+"""The kinds of edits that a remedy can declare, as data: their keys, what those hold, and what each kind does.
+
+Light on purpose: rule files are checked against this without libcst. The module of a kind's own name makes the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+EditValue = str | int | tuple[str, ...] | dict[str, str]
+Shape = Literal["text", "names", "dotted", "sources", "count"]
+"""What a key holds: a text, a list of identifiers, a list of dotted names, source text by keyword, a whole number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a kind.
+
+    Attributes:
+        shape: what it holds; texts and sources are templates over the row's columns.
+        doc: what it says, one phrase.
+        default: its value when it is left out; None: it must be there.
+        choices: the only texts allowed; empty: any.
+    """
+
+    shape: Shape
+    doc: str
+    default: EditValue | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of edit: what it does and when it is certain, and its keys."""
+
+    doc: str
+    keys: Mapping[str, Key] = field(default_factory=dict)
+
+
+KINDS: Mapping[str, Kind] = {
+    "keywords": Kind(
+        "sets or drops keyword arguments of the one call of that name that covers the line",
+        {
+            "call": Key("text", "name of the called function, without what stands before its last dot"),
+            "set": Key("sources", "keyword arguments to set", {}),
+            "drop": Key("names", "keyword arguments to remove", ()),
+            "max_positional": Key("count", "positional arguments the call may have, so that none is passed twice", 1),
+            "unless": Key("names", "keyword arguments that rule the edit out", ()),
+            "only_with": Key("names", "keyword arguments that the call must have", ()),
+        },
+    ),
+    "method": Kind(
+        "renames the one method of that name that the line calls without arguments",
+        {"attribute": Key("text", "the method's name"), "to": Key("text", "its new name")},
+    ),
+    "delete": Kind(
+        "deletes the one call that stands alone as a statement, or dedents the `with` block that it opens",
+        {"calls": Key("dotted", "what may be called, e.g. `torch.cuda.empty_cache`; imported names are followed")},
+    ),
+    "insert": Kind(
+        "inserts a statement, unless it is there already; names in it must be imported by the file",
+        {
+            "statement": Key("text", "the statement"),
+            "place": Key("text", "where", "before", ("before", "after", "imports")),
+        },
+    ),
+}
+"""By name. `imports` is the place behind the file's first run of imports."""
+
+DEFAULT_KIND = "keywords"

@@ -1,0 +1,187 @@
+"""Which certain remedies of a diagnosis can be applied to the files as they are now, and what becomes of each file.
+
+Pure: takes the texts of the files and gives texts. `patching.py` reads and writes them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from gpudoctor.diagnosis import Change, Diagnosis, Finding
+from gpudoctor.engine.editing import digest
+from gpudoctor.engine.edits import NotCertainError, apply_edit
+from gpudoctor.engine.remedy import inside, unified
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A finding that is not fixed, and why."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A file that is not what was recorded, so that lines of the diagnosis may mean others: what is wrong with it."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One file before and after, the findings whose remedies it holds, and the difference."""
+
+    file: str
+    before: str
+    after: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def diff(self) -> str:
+        """As `git apply` takes it."""
+        return unified(self.file, self.before, self.after) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `gpudoctor fix` would do."""
+
+    patches: tuple[Patch, ...]
+    left: tuple[Left, ...]
+    stale: tuple[Stale, ...]
+
+
+def plan(
+    diagnosis: Diagnosis,
+    read: Callable[[str], str | None],
+    *,
+    chosen: Callable[[Finding], bool] = lambda finding: True,
+    previews: Collection[str] = (),
+) -> Plan:
+    """Makes the edits of all findings, one after the other on the text that the last one left.
+
+    Args:
+        diagnosis: its findings in their order: where two remedies disagree, the first one holds.
+        read: the text of a file as it is now; None when it cannot be read as UTF-8.
+        chosen: which findings are asked for; the others are not spoken of.
+        previews: ids of rules whose findings are left alone because they are previews.
+    """
+    left: list[Left] = []
+    stale: dict[str, Stale] = {}
+    by_file: dict[str, _File] = {}
+    for finding in filter(chosen, diagnosis.findings):
+        reason = _why_not(finding, previews)
+        if reason is not None:
+            left.append(Left(finding, reason))
+            continue
+        change = finding.remedy.change  # type: ignore[union-attr]
+        assert change is not None
+        if change.file not in by_file and change.file not in stale:
+            text = read(change.file)
+            why = _stale(change, text)
+            if why is None and text is not None:
+                by_file[change.file] = _File(text)
+            else:
+                stale[change.file] = Stale(change.file, why or "")
+        if change.file in stale:
+            left.append(Left(finding, stale[change.file].reason))
+        elif (reason := by_file[change.file].add(finding, change)) is not None:
+            left.append(Left(finding, reason))
+    patches = [
+        Patch(name, file.before, file.text, tuple(finding for finding, _ in file.made))
+        for name, file in sorted(by_file.items())
+        if file.text != file.before
+    ]
+    return Plan(tuple(patches), tuple(left), tuple(stale.values()))
+
+
+class _File:
+    """A file while edits are made on it, one on top of the other."""
+
+    def __init__(self, text: str) -> None:
+        self.before = text
+        self.text = text
+        self.made: list[tuple[Finding, Change]] = []
+
+    def add(self, finding: Finding, change: Change) -> str | None:
+        """Makes one more edit; why it is not made, or None."""
+        line = moved(self.before, self.text, change.line)
+        if line is None:
+            return "another fix changes the same lines; apply that one and check again"
+        try:
+            text = apply_edit(change.kind, change.values, self.text, line)
+        except NotCertainError as error:
+            return f"the change is not certain any more: {error}" if self.made else f"no certain change: {error}"
+        if text != self.text and self._undoes(text):
+            return "another fix says otherwise about the same lines"
+        self.text = text
+        self.made.append((finding, change))
+        return None
+
+    def _undoes(self, text: str) -> bool:
+        """Whether an edit made before would be made again on this text: then it is not there any more."""
+        was, now = self.text, text
+        return any(_again(made, was, self.before) != _again(made, now, self.before) for _, made in self.made)
+
+
+def _again(change: Change, text: str, before: str) -> bool:
+    """Whether an edit still has something to do."""
+    line = moved(before, text, change.line)
+    if line is None:
+        return False
+    try:
+        return apply_edit(change.kind, change.values, text, line) != text
+    except NotCertainError:
+        return False
+
+
+def moved(before: str, after: str, line: int) -> int | None:
+    """Where a line of `before` is in `after`; None when it is gone.
+
+    A line keeps its place among its neighbours when it is changed or indented, so lines are matched without their
+    indentation, and a run of changed lines is matched one by one when it did not grow.
+    """
+    old, new = ([row.strip() for row in _rows(text)] for text in (before, after))
+    at = line - 1
+    for tag, first, last, begin, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if first <= at < last:
+            same = tag == "equal" or (tag == "replace" and last - first == end - begin)
+            return begin + at - first + 1 if same else None
+    return None
+
+
+def _rows(text: str) -> Iterable[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _why_not(finding: Finding, previews: Collection[str]) -> str | None:
+    if finding.accepted is not None:
+        return f"accepted: {finding.accepted}"
+    if finding.rule in previews:
+        return "the rule is a preview; `--preview` applies its fixes as well"
+    if finding.remedy is None or finding.remedy.change is None:
+        return "no certain change; `gpudoctor explain` and the report say what to do"
+    if not inside(finding.remedy.change.file):
+        return "the file lies outside of the working folder"
+    return None
+
+
+def _stale(change: Change, text: str | None) -> str | None:
+    if text is None:
+        return "is not there, or not below this folder, or no UTF-8 text"
+    if digest(text) != change.sha256:
+        return "is not what was recorded"
+    return None
+
+
+def counted(patches: Iterable[Patch]) -> Mapping[str, int]:
+    """Findings that patches fix, by rule."""
+    counts: dict[str, int] = {}
+    for patch in patches:
+        for finding in patch.findings:
+            counts[finding.rule] = counts.get(finding.rule, 0) + 1
+    return dict(sorted(counts.items()))
