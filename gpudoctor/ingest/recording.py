@@ -27,6 +27,7 @@ from gpudoctor.ingest import (
     input_tables,
     integrity,
     kineto,
+    module_calls,
     ops,
     phases,
     run_facts,
@@ -129,6 +130,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         compile_effects.mark(tables["graph_breaks"], tables["compile_effects"])
     else:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
+    module_calls.add(part(rank / "module_calls.json", None), log, step_rows, run, tables, missing)
     tables["schedulers"] = log.schedulers
     tables["dtype_sites"] = dtype_sites.rows(sources)
     tables["constant_sites"] = constant_sites.rows(sources)

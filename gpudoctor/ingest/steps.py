@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpudoctor.ingest.updates import backward_ends, optimizer_ends
-from gpudoctor.ingest.validation import passes
-from gpudoctor.ingest.watch import Batch, Span, WatchLog, loop_thread
+from gpudoctor.ingest.validation import passes, waited_for
+from gpudoctor.ingest.watch import Batch, Span, WatchLog
 
 FIRST_STEPS = 2  # they create optimizer state and fill caches: never steady
 COMPILE_PHASE_GAP = 3  # a compile within so many steps of the last warm-up step still belongs to the warm-up
@@ -39,9 +39,7 @@ def tables(log: WatchLog, bursts: Sequence[dict[str, Any]]) -> tuple[list[dict[s
         log: the watch log.
         bursts: content of bursts.json.
     """
-    trains = loop_thread(log)
-    # a batch that another thread takes is prefetched: the loop does not wait for it
-    waited = [batch for batch in log.batches if trains is None or batch.thread in (None, trains)]
+    waited = waited_for(log)
     validations = passes(log, waited)
     ends, source = cut(log)
     if not ends:

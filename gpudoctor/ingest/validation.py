@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpudoctor.ingest.watch import Batch, Span, WatchLog
+from gpudoctor.ingest.watch import Batch, Span, WatchLog, loop_thread
 
 
 @dataclass(slots=True)
@@ -21,6 +21,12 @@ class Validation(Span):
     """One pass: until the loop asks for a batch to train on, or until the loader was exhausted."""
 
     batches: tuple[Batch, ...]
+
+
+def waited_for(log: WatchLog) -> list[Batch]:
+    """The batches that the loop's own thread took: one that another thread takes is prefetched, nobody waits for it."""
+    trains = loop_thread(log)
+    return [batch for batch in log.batches if trains is None or batch.thread in (None, trains)]
 
 
 def passes(log: WatchLog, waited: Sequence[Batch]) -> list[Validation]:

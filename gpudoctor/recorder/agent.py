@@ -22,11 +22,13 @@ from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.decision import Decision, Seen
+from gpudoctor.recorder.evaluation import EvaluationWatch
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.leaves import Leaves
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.loop import Loop, Signal
+from gpudoctor.recorder.module_calls import ModuleCalls
 from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
@@ -63,7 +65,9 @@ class Agent:
         self.compiles = CompileLog(self.place, self.watch, self.files, self.patches)
         self.targets = CompileTargets(self.files)
         self.what_if = WhatIf(self.files, options.what_if, options.what_if_limit_s)
-        self.marks = LineMarks(self.files, self.targets, self.what_if)
+        self.calls = ModuleCalls(self.files, self.watch.now)
+        self.evaluation = EvaluationWatch(self.calls, self.live)
+        self.marks = LineMarks(self.files, self.targets, self.what_if, self.calls)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
         self.notes: list[str] = []
@@ -111,6 +115,8 @@ class Agent:
         self.targets.forget()
         self.marks.forget()
         self.bursts.forget()
+        self.calls.forget()
+        self.evaluation.begin()
         self.notes.clear()
         self._begin()
 
@@ -170,8 +176,10 @@ class Agent:
         """A backward call is entered."""
         self.place.claim()
         self._depth += 1
+        self.calls.in_backward = True
         if self._depth > 1:
             return
+        self.evaluation.trained()
         self._backward_number += 1
         _, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
         # where optimizers are seen nobody asks
@@ -182,6 +190,7 @@ class Agent:
         self._depth -= 1
         if self._depth:
             return
+        self.calls.in_backward = False
         now = self.watch.now()
         self.watch.add("B", started, now, threading.get_ident(), self._continues, self._creates_graph)
         if self.loop.signal is not Signal.OPTIMIZER:
@@ -205,8 +214,10 @@ class Agent:
             self._asked += 1
             if self._validating():
                 self.bursts.cut_short()  # thousands of batches perhaps: nothing to profile
+            if self._asked > self._usually_asked > 0:
+                self.evaluation.arm("validation")
         if not self.marks.pause():
-            return _nothing
+            return self.evaluation.pause() or _nothing
         self.sampler.start()
         return self._batch_made
 
@@ -243,6 +254,7 @@ class Agent:
 
     def step_aside(self) -> None:
         """The script records a block itself: nothing is watched until `come_back`, as two profilers would crash."""
+        self.evaluation.disarm()
         self.bursts.abandon()
         self.bursts.idle = True
         self._aside_ns = self.watch.now()
@@ -262,6 +274,7 @@ class Agent:
         """A step ended at `now`."""
         if self._thread is None:
             self._thread = threading.get_ident()
+        self.evaluation.disarm()
         step_ns = now - self._boundary_ns if self._boundary_ns is not None else 0
         self._first_ns = self._first_ns if self._first_ns is not None else now
         compiled = self.compiles.started != self._compiles_seen
@@ -398,6 +411,8 @@ class Agent:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
         if self.host.why_no_gpu is not None:
             notes.append(f"clocks and throttling of the GPU were not read: {self.host.why_no_gpu}")
+        if self.evaluation.failed:
+            notes.append(f"module calls of evaluations were not watched: {self.evaluation.failed}")
         if self.marks.blocked:
             notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
         if self.marks.interrupted:

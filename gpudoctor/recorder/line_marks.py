@@ -26,6 +26,7 @@ from gpudoctor.recorder.module_ranges import ModuleRanges
 from gpudoctor.userfiles import UserFiles, function_name
 
 if TYPE_CHECKING:
+    from gpudoctor.recorder.module_calls import ModuleCalls
     from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "lines.json"
@@ -48,9 +49,15 @@ class LineMarks:
         failed: what went wrong in marking, which ended it then.
     """
 
-    def __init__(self, files: UserFiles, targets: CompileTargets, what_if: WhatIf | None = None) -> None:
-        self._files, self._targets = files, targets
-        self._modules = ModuleRanges(what_if)
+    def __init__(
+        self,
+        files: UserFiles,
+        targets: CompileTargets,
+        what_if: WhatIf | None = None,
+        calls: ModuleCalls | None = None,
+    ) -> None:
+        self._files, self._targets, self._calls = files, targets, calls
+        self._modules = ModuleRanges(what_if, calls)
         # by the identity of the code object: Dynamo makes code with constants that cannot be hashed
         self._marks: dict[tuple[int, int], Any] = {}
         self._codes: list[CodeType] = []  # kept alive, so that an identity means one of them
@@ -150,6 +157,8 @@ class LineMarks:
         (folder / FILE).write_text(json.dumps(self._lines), encoding="utf-8")
         self._modules.save(folder)
         self._targets.save(folder)
+        if self._calls is not None:
+            self._calls.save(folder)
 
     def _mark_at(self, frame: FrameType) -> Any:
         return self._marks.get((id(frame.f_code), frame.f_lineno)) or self._make_mark(frame)
@@ -224,6 +233,8 @@ class LineMarks:
         marks, known = self._marks, self._files.known
         module_call, enter_module = torch_private.module_call_code, self._modules.enter
         waiting, meet = self._targets.waiting, self._targets.meet
+        saving = torch_private.watched_in_forward()[0] if self._calls is not None else None
+        note_hooks = self._calls.note_hooks if self._calls is not None else None
         gettrace = sys.gettrace
 
         def call(frame: FrameType, event: str, argument: Any) -> Any:
@@ -235,6 +246,8 @@ class LineMarks:
                     meet(frame)
                 if frame.f_code is module_call:
                     return enter_module(frame)
+                if frame.f_code is saving and note_hooks is not None:
+                    note_hooks()
                 file = frame.f_code.co_filename
                 name = known[file] if file in known else self._name(file)
                 return local if name is not None else None

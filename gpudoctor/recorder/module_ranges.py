@@ -18,6 +18,7 @@ from torch import nn
 from gpudoctor.recorder import torch_private
 
 if TYPE_CHECKING:
+    from gpudoctor.recorder.module_calls import ModuleCalls
     from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "modules.json"
@@ -45,10 +46,11 @@ class ModuleRanges:
 
     Args:
         what_if: is told of those.
+        calls: is told of those, and of what they return.
     """
 
-    def __init__(self, what_if: WhatIf | None = None) -> None:
-        self._what_if = what_if
+    def __init__(self, what_if: WhatIf | None = None, calls: ModuleCalls | None = None) -> None:
+        self._what_if, self._calls = what_if, calls
         self._names: dict[int, str] = {}
         self._seen: list[Any] = []  # keeps the modules of a burst alive, so that an id means one module
         self._labels: dict[int, tuple[str, Any]] = {}
@@ -64,6 +66,8 @@ class ModuleRanges:
             self._note_variables(frame)
         if self._what_if is not None:
             self._what_if.forget()
+        if self._calls is not None:
+            self._calls.begin_burst()
 
     def _note_variables(self, frame: FrameType) -> None:
         for names in (frame.f_locals, frame.f_globals):
@@ -108,6 +112,18 @@ class ModuleRanges:
         """Writes `modules.json`: the path for range n."""
         (folder / FILE).write_text(json.dumps(self._paths), encoding="utf-8")
 
+    def _root_entered(self, frame: FrameType) -> None:
+        if self._what_if is not None:
+            self._what_if.entered(frame)
+        if self._calls is not None:
+            self._calls.enter(frame, compare=True)
+
+    def _root_left(self, result: Any) -> None:
+        if self._what_if is not None:
+            self._what_if.left()
+        if self._calls is not None:
+            self._calls.leave(result, "profiled")
+
     def _make_name(self, module: Any) -> str:
         name = self._names[id(module)] = f"{PREFIX}{len(self._paths) + len(self._seen)}"
         self._seen.append(module)
@@ -117,10 +133,8 @@ class ModuleRanges:
         """What `sys.settrace` calls for a frame of `nn.Module.__call__`."""
         names, opened, new_name = self._names, self._open, self._new_name
         fast = torch_private.record_function_fast
-        root_entered, root_left = _nobody, _nobody
-        if self._what_if is not None:
-            root_entered = torch_private.hidden_from_dynamo(self._what_if.entered)
-            root_left = torch_private.hidden_from_dynamo(self._what_if.left)
+        root_entered = torch_private.hidden_from_dynamo(self._root_entered)
+        root_left = torch_private.hidden_from_dynamo(self._root_left)
 
         def enter(frame: FrameType) -> Any:
             module = frame.f_locals["self"]
@@ -145,16 +159,12 @@ class ModuleRanges:
                 owner, entered = opened.pop()
                 entered.__exit__(None, None, None)
             if not opened:
-                root_left()
+                root_left(argument)
             return leave
 
         torch_private.as_torch_code(leave)
         made: Callable[[FrameType], Any] = torch_private.as_torch_code(enter)
         return made
-
-
-def _nobody(*_: Any) -> None:
-    return None
 
 
 def is_module(value: Any) -> bool:

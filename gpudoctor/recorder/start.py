@@ -89,6 +89,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     if not stated:
         agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
+    agent.evaluation.install(agent.patches)
     noted = agent.what_if.note_compile_call
     compile_calls.install(
         agent.patches, agent.watch, agent.files, agent.targets, agent.live, lambda: agent.steps, noted

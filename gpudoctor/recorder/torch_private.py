@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.autograd
+import torch.autograd.graph
 import torch.cuda.memory
 import torch.optim.optimizer
 import torch.profiler
@@ -45,6 +46,18 @@ def engine_flags(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bo
 def accumulated_leaf(node: Any) -> Any | None:
     """The tensor whose gradient an AccumulateGrad node adds to; None for other nodes."""
     return getattr(node, "variable", None) if node.name() == "torch::autograd::AccumulateGrad" else None
+
+
+def sequence_number() -> int | None:
+    """Number of the next autograd node that this thread makes; None where torch does not tell."""
+    read = getattr(torch.autograd, "_get_sequence_nr", None)
+    return int(read()) if read is not None else None
+
+
+def watched_in_forward() -> tuple[Any, str | None]:
+    """Code that begins to save tensors under hooks; the file in which Dynamo begins to compile, None if not loaded."""
+    enter = getattr(torch.autograd.graph.saved_tensors_hooks.__enter__, "__code__", None)
+    return enter, getattr(sys.modules.get("torch._dynamo.convert_frame"), "__file__", None)
 
 
 def optimizer_made() -> bool:
