@@ -71,8 +71,9 @@ class _Begun:
     site: dict[str, Any]
     sequence: int
     start_ns: int
-    inputs: list[tuple[Any, int]] | None
+    inputs: list[tuple[Any, int]]
     args: tuple[Any, ...]
+    compare: bool
 
 
 class ModuleCalls:
@@ -119,10 +120,10 @@ class ModuleCalls:
             return
         module, args, kwargs = (frame.f_locals[name] for name in ("self", "args", "kwargs"))
         values = (*args, *kwargs.values())
-        inputs = [(weakref.ref(t), t._version) for t in tensors(values)] if compare else None
+        inputs = [(weakref.ref(t), t._version) for t in tensors(values)]
         plain = tuple(value for value in values if isinstance(value, bool | int | float | str | None))
         site = self._files.site(frame.f_back)
-        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain)
+        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain, compare)
 
     def leave(self, result: Any, seen: str) -> bool:
         """The call returned.
@@ -157,7 +158,7 @@ class ModuleCalls:
         if found and not self._hooks and place not in self._measured:
             self._measured.add(place)
             known = [*begun.module.parameters(), *begun.module.buffers()]
-            known += [t for ref, _ in begun.inputs or () if (t := ref()) is not None]
+            known += [t for ref, _ in begun.inputs if (t := ref()) is not None]
             call.saved_bytes = saved_bytes.of([t.grad_fn for t in found], begun.sequence, known)
         last_nodes = list({id(node): node for node in (t.grad_fn for t in found)}.values())
         call.graphs = [_watched(node) for node in last_nodes]
@@ -170,7 +171,7 @@ class ModuleCalls:
 
     def _repeats(self, begun: _Begun) -> int | None:
         """Number of the first call of the same module with the very same inputs in this burst; None for none."""
-        if not begun.inputs:
+        if not begun.compare or not begun.inputs:
             return None
         known = self._inputs.setdefault(id(begun.module), [])
         for module, inputs, plain, number in known:

@@ -70,7 +70,7 @@ def test_a_batch_that_training_went_on_with_is_no_validation() -> None:
     assert [row["call"] for row in made] == [1]
 
 
-@pytest.mark.parametrize(("start_ns", "weights", "updated"), [(210, 0, False), (355, 0, True), (210, 7, True)])
+@pytest.mark.parametrize(("start_ns", "weights", "updated"), [(210, 0, False), (365, 0, True), (210, 7, True)])
 def test_a_repeated_call_says_whether_the_weights_are_the_same(start_ns: int, weights: int, updated: bool) -> None:
     raw = [call(200), call(start_ns, repeats=0, weights=weights)]
     assert rows(raw, log(), STEPS, True)[1]["updated"] is updated
