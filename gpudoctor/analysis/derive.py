@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import break_idle, budget, casts, late_compiles, recompile_causes
+from gpudoctor.analysis import break_idle, budget, casts, late_compiles, loop_lines, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if "dtypes" in profile.table("ops") and profile.table("ops")["dtypes"].notna().any():
         made = {**made, "casts": casts.rows(profile.table("ops"), made.get("kernels"))}
+    if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
+        made = {**made, "loop_lines": _loop_lines(profile, made)}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:
@@ -47,6 +49,13 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         )
         made = {**made, "graph_breaks": break_idle.with_idle(profile.table("graph_breaks"), idle)}
     return made
+
+
+def _loop_lines(profile: Profile, made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    kernels = profile.table("kernels") if profile.measured("kernels") else None
+    return schema.frame(
+        "loop_lines", loop_lines.rows(profile.table("ops"), kernels, made.get("gaps"), profile.sources)
+    )
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.schema import code, compiling, core, devices, generated, inputs
+from gpudoctor.schema import code, compiling, core, devices, generated, inputs, patterns
 from gpudoctor.schema.declare import Column, Table
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
@@ -11,5 +11,5 @@ SCHEMA_VERSION = 4
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 TABLES: dict[str, Table] = {
-    table.name: table for theme in (core, devices, inputs, compiling, generated, code) for table in theme.TABLES
+    table.name: table for theme in (core, devices, inputs, compiling, generated, code, patterns) for table in theme.TABLES
 }

@@ -1,0 +1,145 @@
+"""What the lines in Python loops over operators cost: the table `loop_lines`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gpudoctor.analysis import frames, op_loops
+from gpudoctor.analysis.frames import Rows
+from gpudoctor.analysis.intervals import Ints, Mask
+from gpudoctor.analysis.op_loops import Calls, begins_with
+from gpudoctor.analysis.source_loops import SourceLoops
+from gpudoctor.columns import Coded
+
+_IDLE_OWNERS = ("launch", "python", "optimizer")
+
+
+def rows(
+    ops: pd.DataFrame, kernels: pd.DataFrame | None, gaps: pd.DataFrame | None, sources: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Rows of `loop_lines`; times and counts are means over the steps watched with lines.
+
+    Args:
+        ops: the table `ops`.
+        kernels: the table `kernels`; None without a device.
+        gaps: the table `gaps`; None without a device.
+        sources: text of the user's files.
+    """
+    ops = ops[frames.is_one_of(ops, "observation", "detail")].reset_index(drop=True)
+    if not len(ops):
+        return []
+    calls = Calls(ops)
+    body = op_loops.bodies(calls)
+    if not len(body):
+        return []
+    body = _with_sizes(_with_backward(body, calls), calls)
+    if kernels is not None:
+        body = _with_kernels(body, calls, kernels, gaps)
+    return _rows(body, calls, SourceLoops(sources))
+
+
+def measured(ops: pd.DataFrame) -> bool:
+    """Whether the operators have the lines that called them, not only those of functions."""
+    return bool((frames.is_one_of(ops, "observation", "detail") & frames.is_one_of(ops, "precision", "call")).any())
+
+
+def _with_backward(body: pd.DataFrame, calls: Calls) -> pd.DataFrame:
+    """Adds the time that backward spends on each call."""
+    nodes = np.flatnonzero(begins_with(calls.name.values, "autograd::engine::evaluate_function")[calls.name.codes])
+    calls_of = _outermost(calls, frames.rows_of(calls.ids, frames.integers(calls.ops, "forward_op")[nodes]))
+    spent = np.zeros(len(calls.ids) + 1, np.int64)
+    np.add.at(spent, calls_of, calls.dur[nodes])  # the last cell takes what belongs to nobody
+    body["forward_ns"], body["backward_ns"] = calls.dur[body["row"]], spent[body["row"]]
+    return body
+
+
+def _with_sizes(body: pd.DataFrame, calls: Calls) -> pd.DataFrame:
+    """Adds the own times of what computes in each call, the operators inside it included: a cell is made of many."""
+    kind = frames.texts(calls.ops, "op_class")
+    computes = np.array([*(text not in ("other", "memory") for text in kind.values), False], np.bool_)
+    rows = np.flatnonzero(computes[kind.codes] & (calls.outer >= 0))
+    own = np.maximum(frames.integers(calls.ops, "self_ns")[rows], 0)
+    loop = pd.Series(body["loop"].to_numpy(), index=body["row"].to_numpy())
+    medians = pd.Series(own).groupby(loop.reindex(calls.outer[rows]).to_numpy()).median()
+    body["median_op_ns"] = body["loop"].map(medians)
+    return body
+
+
+def _outermost(calls: Calls, rows: Rows) -> Rows:
+    return np.where(rows >= 0, calls.outer[rows], -1)
+
+
+def _with_kernels(
+    body: pd.DataFrame, calls: Calls, kernels: pd.DataFrame, gaps: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Adds the kernels that each call and its backward launched, and how long the device waited for them."""
+    forward = frames.rows_of(calls.ids, frames.integers(calls.ops, "forward_op"))
+    belongs = _outermost(calls, np.where(forward >= 0, forward, np.arange(len(calls.ids))))
+
+    def spent(table: pd.DataFrame, wanted: Mask) -> tuple[Ints, Ints]:
+        at = frames.rows_of(calls.ids, frames.integers(table, "op")[wanted])
+        owner = np.where(at >= 0, belongs[at], -1)
+        time, count = np.zeros(len(calls.ids) + 1, np.int64), np.zeros(len(calls.ids) + 1, np.int64)
+        np.add.at(time, owner, frames.integers(table, "dur_ns")[wanted])
+        np.add.at(count, owner, 1)
+        return time[body["row"]], count[body["row"]]
+
+    body["kernel_ns"], body["kernels"] = spent(kernels, frames.is_one_of(kernels, "kind", "kernel"))
+    if gaps is not None:
+        body["idle_ns"] = spent(gaps, frames.is_one_of(gaps, "owner", *_IDLE_OWNERS))[0]
+    return body
+
+
+def _rows(body: pd.DataFrame, calls: Calls, sources: SourceLoops) -> list[dict[str, Any]]:
+    """One row for each loop and line; a loop is known again in the next step by its first line."""
+    steps = len(np.unique(calls.step))
+    function, path = frames.texts(calls.ops, "function"), frames.texts(calls.ops, "module_path")
+    first = body.groupby("loop")[["file", "line"]].min()
+    body["key"] = body["loop"].map(first.apply(tuple, axis=1))
+    made: list[dict[str, Any]] = []
+    for number, (_, loop) in enumerate(body.groupby("key", sort=True)):
+        median = loop["median_op_ns"].median()
+        if np.isnan(median):  # nothing but views
+            continue
+        walks = loop.sort_values("pieces", kind="stable").iloc[-1]
+        shared: dict[str, Any] = {
+            "loop": number,
+            "iterations": int(loop["iterations"].max()),
+            "pieces": int(walks["pieces"]) or None,
+            "along": walks["along"] if walks["pieces"] else None,
+            "median_op_ns": int(median),
+            **_head(loop, calls.file.values, sources),
+        }
+        for (file, line), part in loop.groupby(["file", "line"]):
+            where = int(part["row"].iloc[0])
+            row = shared | {
+                "file": calls.file.values[file],
+                "line": int(line),
+                "function": _text(function, where),
+                "module_path": _text(path, where),
+                "operators": len(part) // steps,
+                **{name: int(part[name].sum()) // steps for name in _SUMS if name in part},
+            }
+            made.append(row)
+    return made
+
+
+_SUMS = ("forward_ns", "backward_ns", "kernels", "kernel_ns", "idle_ns")
+
+
+def _text(column: Coded, row: int) -> str | None:
+    code = int(column.codes[row])
+    return column.values[code] if code >= 0 else None
+
+
+def _head(loop: pd.DataFrame, files: Sequence[str], sources: SourceLoops) -> dict[str, Any]:
+    """The loop in the source that runs most of the calls."""
+    for file, line in loop.groupby(["file", "line"]).size().sort_values(ascending=False, kind="stable").index:
+        found = sources.around(files[file], int(line))
+        if found is not None:
+            return {"loop_file": files[file], "loop_line": found.line, "head": found.head}
+    return {}
