@@ -53,9 +53,7 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
 
 def _loop_lines(profile: Profile, made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     kernels = profile.table("kernels") if profile.measured("kernels") else None
-    return schema.frame(
-        "loop_lines", loop_lines.rows(profile.table("ops"), kernels, made.get("gaps"), profile.sources)
-    )
+    return schema.frame("loop_lines", loop_lines.rows(profile.table("ops"), kernels, made.get("gaps"), profile.sources))
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

@@ -73,9 +73,7 @@ def _outermost(calls: Calls, rows: Rows) -> Rows:
     return np.where(rows >= 0, calls.outer[rows], -1)
 
 
-def _with_kernels(
-    body: pd.DataFrame, calls: Calls, kernels: pd.DataFrame, gaps: pd.DataFrame | None
-) -> pd.DataFrame:
+def _with_kernels(body: pd.DataFrame, calls: Calls, kernels: pd.DataFrame, gaps: pd.DataFrame | None) -> pd.DataFrame:
     """Adds the kernels that each call and its backward launched, and how long the device waited for them."""
     forward = frames.rows_of(calls.ids, frames.integers(calls.ops, "forward_op"))
     belongs = _outermost(calls, np.where(forward >= 0, forward, np.arange(len(calls.ids))))
@@ -114,11 +112,11 @@ def _rows(body: pd.DataFrame, calls: Calls, sources: SourceLoops) -> list[dict[s
             "median_op_ns": int(median),
             **_head(loop, calls.file.values, sources),
         }
-        for (file, line), part in loop.groupby(["file", "line"]):
+        for _, part in loop.groupby(["file", "line"]):
             where = int(part["row"].iloc[0])
             row = shared | {
-                "file": calls.file.values[file],
-                "line": int(line),
+                "file": _text(calls.file, where),
+                "line": int(calls.line[where]),
                 "function": _text(function, where),
                 "module_path": _text(path, where),
                 "operators": len(part) // steps,
@@ -138,8 +136,9 @@ def _text(column: Coded, row: int) -> str | None:
 
 def _head(loop: pd.DataFrame, files: Sequence[str], sources: SourceLoops) -> dict[str, Any]:
     """The loop in the source that runs most of the calls."""
-    for file, line in loop.groupby(["file", "line"]).size().sort_values(ascending=False, kind="stable").index:
-        found = sources.around(files[file], int(line))
+    calls = loop.groupby(["file", "line"], as_index=False).size().sort_values("size", ascending=False, kind="stable")
+    for file, line in zip(calls["file"].tolist(), calls["line"].tolist(), strict=True):
+        found = sources.around(files[file], line)
         if found is not None:
             return {"loop_file": files[file], "loop_line": found.line, "head": found.head}
     return {}

@@ -169,17 +169,16 @@ def _along_tensors(repeated: pd.DataFrame, seen: pd.DataFrame, spans: pd.DataFra
     most = repeated.sort_values("pieces", kind="stable").groupby("loop").last()
     pieces = most["pieces"].where(most["pieces"] >= LEAST, 0)
     along = most["along"].where(pieces > 0)
-    for split in seen[seen["split"] >= LEAST].itertuples():
-        later = spans[(spans["step"] == split.step) & (spans["thread"] == split.thread)]
-        later = later[(later["segment"] == split.segment) & (later["end"] > split.start)]
+    lane = ["step", "thread", "segment"]
+    for split in seen[seen["split"] >= LEAST].to_dict("records"):
+        later = spans[(spans[lane] == [split[name] for name in lane]).all(axis=1) & (spans["end"] > split["start"])]
         if not len(later):
             continue
-        loop = later["loop"].iloc[0]
+        loop, count = later["loop"].iloc[0], int(split["split"])
         sizes = later.loc[later["loop"] == loop, "size"]
-        count = int(split.split)
         # a loop may leave out the first or the last piece
         if pieces[loop] < count and ((sizes % count == 0) | (sizes == count - 1)).any():
-            pieces[loop], along[loop] = count, split.along
+            pieces[loop], along[loop] = count, split["along"]
     repeated["pieces"] = repeated["loop"].map(pieces)
     repeated["along"] = repeated["loop"].map(along)
     repeated["iterations"] = repeated["loop"].map(repeated.groupby("loop")["size"].max())

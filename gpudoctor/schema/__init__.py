@@ -10,6 +10,6 @@ __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
 SCHEMA_VERSION = 4
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
-TABLES: dict[str, Table] = {
-    table.name: table for theme in (core, devices, inputs, compiling, generated, code, patterns) for table in theme.TABLES
-}
+_THEMES = (core, devices, inputs, compiling, generated, code, patterns)
+
+TABLES: dict[str, Table] = {table.name: table for theme in _THEMES for table in theme.TABLES}
