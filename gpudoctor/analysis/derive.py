@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import break_idle, budget, casts, late_compiles, loop_lines, recompile_causes
+from gpudoctor.analysis import break_idle, budget, late_compiles, loop_lines, precision, recompile_causes
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
-    if "dtypes" in profile.table("ops") and profile.table("ops")["dtypes"].notna().any():
-        made = {**made, "casts": casts.rows(profile.table("ops"), made.get("kernels"))}
+    made = {**made, **precision.derive({**profile.tables, **made})}
     if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
         made = {**made, "loop_lines": _loop_lines(profile, made)}
     if profile.measured("recompiles") and profile.measured("compilations"):

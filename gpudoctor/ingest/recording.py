@@ -31,6 +31,7 @@ from gpudoctor.ingest import (
     ops,
     phases,
     run_facts,
+    scalers,
     setting_sites,
     steps,
     table_cache,
@@ -132,6 +133,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     module_calls.add(part(rank / "module_calls.json", None), log, step_rows, run, tables, missing)
     tables["schedulers"] = log.schedulers
+    tables["backward_calls"] = scalers.backward_calls(log, step_rows)
+    tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
     tables["dtype_sites"] = dtype_sites.rows(sources)
     tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:

@@ -28,11 +28,13 @@ class Backward(Span):
         thread: the thread that called it.
         continues: no parameter or gradient was touched since the call before it: it accumulates.
         creates_graph: its gradients are made to be differentiated again.
+        autocast: autocast's dtype and the line of the call, when it was called under autocast.
     """
 
     thread: int | None = None
     continues: bool = False
     creates_graph: bool = False
+    autocast: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,14 @@ class OptimizerStep(Span):
     optimizer: int
     in_backward: bool
     thread: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerStep(Span):
+    """A step that went through gradient scaler number `scaler`."""
+
+    scaler: int
+    skipped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,8 @@ class WatchLog:
     loaders: list[dict[str, Any]] = field(default_factory=list)
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
     schedulers: list[dict[str, Any]] = field(default_factory=list)
+    scalers: list[dict[str, Any]] = field(default_factory=list)
+    scaler_steps: list[ScalerStep] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
@@ -140,7 +152,7 @@ def read(path: Path) -> WatchLog:
 
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
-    made = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers}.get(kind)
+    made = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers, "A": log.scalers}.get(kind)
     if made is not None:
         made.append(row[1])
         return
@@ -149,7 +161,9 @@ def _add(log: WatchLog, row: list[Any]) -> None:
         case "O" | "S":
             log.optimizer_steps.append(OptimizerStep(start, end, int(rest[0]), bool(rest[1]), *rest[2:3]))
         case "B":
-            log.backwards.append(Backward(start, end, *rest[:1], *map(bool, rest[1:3])))
+            log.backwards.append(Backward(start, end, *rest[:1], *map(bool, rest[1:3]), *rest[3:4]))
+        case "V":
+            log.scaler_steps.append(ScalerStep(start, end, int(rest[0]), bool(rest[1])))
         case "T":
             log.stated.append(Span(start, end))
         case "D":

@@ -33,6 +33,7 @@ from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place, world_size
+from gpudoctor.recorder.scalers import Scalers, autocast_around
 from gpudoctor.recorder.settings_watch import SettingsWatch
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.recorder.what_if import WhatIf
@@ -70,6 +71,7 @@ class Agent:
         self.marks = LineMarks(self.files, self.targets, self.what_if, self.calls)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
+        self.scalers = Scalers(self.watch, self.files)
         self.notes: list[str] = []
         self._begin()
 
@@ -99,6 +101,7 @@ class Agent:
         self._stepping: list[tuple[int, int, int]] = []
         self._leaves = Leaves()
         self._continues = self._creates_graph = False
+        self._autocast: dict[str, object] | None = None
         self._revisions = 0
         self._asked = self._usually_asked = 0
         self.steps = 0
@@ -113,6 +116,7 @@ class Agent:
         self.watch.forget()
         self.compiles.forget()
         self.targets.forget()
+        self.scalers.forget()
         self.marks.forget()
         self.bursts.forget()
         self.calls.forget()
@@ -181,7 +185,9 @@ class Agent:
             return
         self.evaluation.trained()
         self._backward_number += 1
-        _, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
+        outputs, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
+        # gradients of a penalty (`autograd.grad`) belong to the forward pass, and so under autocast
+        self._autocast = autocast_around(outputs, self.files) if accumulates else None
         # where optimizers are seen nobody asks
         self._continues = accumulates and self.loop.signal is not Signal.OPTIMIZER and self._leaves.continues()
 
@@ -192,7 +198,8 @@ class Agent:
             return
         self.calls.in_backward = False
         now = self.watch.now()
-        self.watch.add("B", started, now, threading.get_ident(), self._continues, self._creates_graph)
+        flags = (self._continues, self._creates_graph, *([self._autocast] if self._autocast else []))
+        self.watch.add("B", started, now, threading.get_ident(), *flags)
         if self.loop.signal is not Signal.OPTIMIZER:
             self._leaves.remember(torch_private.engine_flags(args, {})[0])
         if not self._validating():

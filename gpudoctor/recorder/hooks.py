@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def hook_optimizers(agent: Agent) -> None:
     """Tells the agent when an optimizer steps, or a scaler skips it."""
     begins, ended = agent.guarded(agent.optimizer_begins), agent.guarded(agent.optimizer_ended)
+    scaled = agent.guarded(agent.scalers.stepped)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if is_compiling():
@@ -43,8 +44,11 @@ def hook_optimizers(agent: Agent) -> None:
             return original(self, optimizer, *args, **kwargs)
         before_it = agent.optimizer_events
         result = original(self, optimizer, *args, **kwargs)
-        if agent.live() and agent.optimizer_events == before_it:
-            ended(id(optimizer), "S")  # skipped for infinities, or compiled so that its hooks are inlined
+        if agent.live():
+            skipped = agent.optimizer_events == before_it
+            if skipped:
+                ended(id(optimizer), "S")  # skipped for infinities, or compiled so that its hooks are inlined
+            scaled(self, skipped)
         return result
 
     agent.patches.set(scaler, "_maybe_opt_step", _maybe_opt_step)

@@ -95,6 +95,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
         agent.patches, agent.watch, agent.files, agent.targets, agent.live, lambda: agent.steps, noted
     )
     schedulers.install(agent.patches, agent.watch, agent.files, agent.live)
+    agent.scalers.install(agent.patches, agent.live)
     return agent
 
 

@@ -5,7 +5,9 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["O", start, end, optimizer, depth, thread]     an optimizer step; depth > 0 when inside a backward call
     ["S", start, end, optimizer, depth, thread]     a step that GradScaler skipped
     ["B", start, end, thread, continues, graph]   a backward call (outermost); continues: nothing was updated since the
-                                            one before; graph: its gradients are to be differentiated again
+                                            one before; graph: its gradients are to be differentiated again; under
+                                            autocast one cell more: its dtype and the line
+    ["V", start, start, scaler, skipped]    a step that went through a gradient scaler
     ["T", start, end]                       a step whose end the caller stated
     ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread]   a batch
     ["E", start, end, loader, epoch]        an epoch's end
@@ -14,7 +16,8 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
                                             or aside: a block that the script recorded itself
     ["M", start, start, number, burst]      a profiled step began
     ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
-    ["L", {…}]  ["C", {…}]  ["H", {…}]      a DataLoader, a torch.compile call, a learning-rate scheduler
+    ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a
+                                            gradient scaler
 """
 
 from __future__ import annotations

@@ -136,31 +136,6 @@ TABLES: tuple[Table, ...] = (
         ("bytes", "float", "least bytes to move; null when not known"),
     ),
     table(
-        "casts",
-        "one conversion between floating point dtypes in a profiled step",
-        "record shapes (`record_shapes=True`): they come with the dtypes",
-        ("op", "int", "op id of the copy that converts"),
-        ("step", "int", "step it ran in"),
-        ("phase", "str", "as in ops"),
-        ("file", "str", "user's source file; for backward work that of the forward operator"),
-        ("line", "int", "user's source line"),
-        ("function", "str", "user's function that owns the line"),
-        ("module", "str", "module's path, its class where there is none"),
-        ("precision", "str", "call or def, as in ops"),
-        ("source", "str", "dtype it had, e.g. float32"),
-        ("target", "str", "dtype it got"),
-        ("widens", "bool", "it got a dtype of more bits"),
-        (
-            "kind",
-            "str",
-            "who wants it, for gradients the forward conversion's: line (the user's line), loss (the user's line, and "
-            "no matrix work follows before backward), operator (autocast, or the operator itself), again (autocast "
-            "converts a weight that it had converted in this forward pass), library (other code), backward (an "
-            "operator of the backward pass)",
-        ),
-        ("dur_ns", "int", "time of its kernels; without a GPU of the copy on the host"),
-    ),
-    table(
         "step_budget",
         "one owner's share of one step; the shares of a step add up to it exactly",
         DETAIL,
