@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import break_idle, budget, late_compiles, loop_lines, precision, recompile_causes
+from gpudoctor.analysis import (
+    break_idle,
+    budget,
+    late_compiles,
+    loop_lines,
+    precision,
+    recompile_causes,
+    update_loops,
+)
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -40,6 +48,12 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     made = {**made, **precision.derive({**profile.tables, **made})}
     if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
         made = {**made, "loop_lines": _loop_lines(profile, made)}
+    if profile.measured("kernels") or profile.measured("runtime_calls"):
+        made = {**made, "update_loops": schema.empty("update_loops")}  # their kernels say it all
+    elif profile.measured("ops") and profile.measured("optimizers"):
+        known = profile.rows("optimizers")
+        found = update_loops.rows(profile.table("ops"), profile.rows("steps"), known, profile.sources)
+        made = {**made, "update_loops": schema.frame("update_loops", found)}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:

@@ -135,6 +135,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["schedulers"] = log.schedulers
     tables["backward_calls"] = scalers.backward_calls(log, step_rows)
     tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
+    tables["optimizers"] = log.optimizers
     tables["dtype_sites"] = dtype_sites.rows(sources)
     tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:

@@ -125,6 +125,7 @@ class WatchLog:
     schedulers: list[dict[str, Any]] = field(default_factory=list)
     scalers: list[dict[str, Any]] = field(default_factory=list)
     scaler_steps: list[ScalerStep] = field(default_factory=list)
+    optimizers: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
@@ -152,7 +153,8 @@ def read(path: Path) -> WatchLog:
 
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
-    made = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers, "A": log.scalers}.get(kind)
+    things = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers, "A": log.scalers, "Z": log.optimizers}
+    made = things.get(kind)
     if made is not None:
         made.append(row[1])
         return

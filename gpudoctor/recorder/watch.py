@@ -18,6 +18,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
     ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a
                                             gradient scaler
+    ["Z", {…}]                              an optimizer that was constructed
 """
 
 from __future__ import annotations

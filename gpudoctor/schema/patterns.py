@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.schema.declare import DETAIL, Table, table
+from gpudoctor.schema.declare import CHECK, DETAIL, Table, table
 
 TABLES: tuple[Table, ...] = (
     table(
@@ -27,5 +27,37 @@ TABLES: tuple[Table, ...] = (
         ("kernels", "int", "kernels that they and their backward launch in a step; null without a GPU"),
         ("kernel_ns", "int", "time of these kernels"),
         ("idle_ns", "int", "time that the GPU waits for their launches in a step; null without a GPU"),
+    ),
+    table(
+        "optimizers",
+        "one optimizer that was constructed",
+        CHECK,
+        ("kind", "str", "its class, e.g. AdamW"),
+        ("of_torch", "bool", "the class is torch's own"),
+        ("file", "str", "user's source file"),
+        ("line", "int", "line that constructs it"),
+        ("function", "str", "enclosing function"),
+        ("foreach", "bool", "the argument of that name; null when not given, or the class has none"),
+        ("fused", "bool", "likewise"),
+        ("capturable", "bool", "likewise"),
+        ("parameters", "int", "tensors that it updates, as far as known to the constructor"),
+        ("elements", "int", "numbers in them"),
+    ),
+    table(
+        "update_loops",
+        "one optimizer, or loop written by hand, that updates one parameter after the other on a CPU",
+        CHECK,
+        ("optimizer", "str", "class of the optimizer; null for a loop outside of optimizers"),
+        ("file", "str", "user's source file"),
+        ("line", "int", "line that constructs the optimizer, or the line of the loop that computes most"),
+        ("function", "str", "function of that line"),
+        ("other_file", "str", "file of the loop's head, or of the call of step"),
+        ("other_line", "int", "line of that"),
+        ("by_hand", "bool", "the user's own code updates the parameters"),
+        ("asked", "bool", "the constructor was told to loop: foreach=False or fused=False"),
+        ("parameters", "int", "tensors that are updated"),
+        ("mean_elements", "int", "numbers in one of them, on average; null when not known"),
+        ("operators", "int", "operators a step"),
+        ("share", "float", "share of the step's time, 0 to 1; of unprofiled steps where there are such"),
     ),
 )
