@@ -11,6 +11,7 @@ from gpudoctor import profile as schema
 from gpudoctor.analysis import (
     break_idle,
     budget,
+    embedding_gradients,
     late_compiles,
     loop_lines,
     precision,
@@ -54,6 +55,9 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         known = profile.rows("optimizers")
         found = update_loops.rows(profile.table("ops"), profile.rows("steps"), known, profile.sources)
         made = {**made, "update_loops": schema.frame("update_loops", found)}
+    if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
+        kernels = profile.table("kernels") if profile.measured("kernels") else None
+        made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:

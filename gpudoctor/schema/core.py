@@ -80,43 +80,6 @@ TABLES: tuple[Table, ...] = (
         ("host_read", "bool", "the host needs the result's value here: on a GPU this waits for the device"),
     ),
     table(
-        "module_calls",
-        "one call of an nn.Module from outside any other: in detail steps, and the first ones of an evaluation",
-        CHECK,
-        ("call", "int", "id"),
-        ("step", "int", "profiled step it was seen in; null outside of profiled steps"),
-        (
-            "seen",
-            "str",
-            "where it was seen: profiled (a detail step), evaluation (after `eval()`), validation (after a batch that "
-            "nothing was trained on)",
-        ),
-        ("file", "str", "user's source file that called it"),
-        ("line", "int", "line of the call"),
-        ("function", "str", "its function"),
-        ("module", "str", "class of the module, wrappers left out"),
-        ("training", "bool", "the module was in training mode"),
-        ("grad", "bool", "autograd was on"),
-        ("start_ns", "int", "when it began"),
-        ("dur_ns", "int", "how long the host took"),
-        ("nodes", "int", "autograd nodes that it made; 0 when no output has a graph"),
-        (
-            "graph",
-            "str",
-            "what became of its graph: used (backward ran the nodes of all outputs), partly, unused (freed without "
-            "having run, or left over when training had gone on or ended), open (not known); null without a graph",
-        ),
-        ("outputs", "int", "outputs with a graph of their own, the first 16"),
-        ("unused", "int", "those of them that backward never reached"),
-        (
-            "saved_bytes",
-            "int",
-            "memory that its graph keeps besides parameters and inputs; measured once a line, null elsewhere",
-        ),
-        ("repeats", "int", "the first call of the same module with the very same inputs in the step; null for none"),
-        ("updated", "bool", "the module's weights changed since the call that it repeats; null without one"),
-    ),
-    table(
         "op_costs",
         "what calls of one operator with the same inputs cost in the profiled steps",
         DETAIL,
