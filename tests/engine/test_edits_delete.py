@@ -99,7 +99,12 @@ BLOCKS = [
     ),
     Case("a flag that is computed", "import torch\ntorch.autograd.set_detect_anomaly(args.debug)\n", 2),
     Case("its value is named", "import torch\nwith torch.autograd.detect_anomaly() as d:\n    a()\n", 2),
-    Case("a text over lines in it", 'import torch\nwith torch.autograd.detect_anomaly():\n    a("""x\n    y""")\n', 2),
+    Case(
+        "a text over lines in it",
+        'import torch\nwith torch.autograd.detect_anomaly():\n    a("""x\n    y""")\n',
+        2,
+        'import torch\na("""x\n    y""")\n',
+    ),
     Case("on one line", "import torch\nwith torch.autograd.detect_anomaly(): a()\n", 2),
 ]
 

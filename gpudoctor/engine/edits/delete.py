@@ -68,7 +68,7 @@ def without_item(source: Source, item: cst.WithItem) -> cst.Module:
         return _fewer_items(source, holder, item)
     if not isinstance(holder.body, cst.IndentedBlock) or holder.body.footer:
         raise NotCertainError("the block cannot be moved left as it is")
-    if holder.body.header.comment is not None or _has_text_over_lines(source, holder.body):
+    if holder.body.header.comment is not None:
         raise NotCertainError("the block holds what cannot be moved left as it is")
     body = list(holder.body.body)
     body[0] = _with_lines(body[0], holder.leading_lines)
@@ -82,12 +82,6 @@ def _fewer_items(source: Source, holder: cst.With, item: cst.WithItem) -> cst.Mo
     if "#" in source.source_of(item):
         raise NotCertainError("a comment would be lost")
     return source.replace(holder, holder.with_changes(items=items))
-
-
-def _has_text_over_lines(source: Source, block: cst.IndentedBlock) -> bool:
-    """Whether a string goes over several lines: tools that reformat would, but this must not change its text."""
-    strings = (*source.nodes(cst.SimpleString, block), *source.nodes(cst.FormattedString, block))
-    return any("\n" in source.source_of(text) for text in strings)
 
 
 def _with_lines(statement: Any, above: Sequence[cst.EmptyLine]) -> Any:

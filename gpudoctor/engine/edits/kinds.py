@@ -66,6 +66,18 @@ KINDS: Mapping[str, Kind] = {
             "place": Key("text", "where", "before", ("before", "after", "imports")),
         },
     ),
+    "no_grad": Kind(
+        "runs code under `torch.no_grad()` that does not train: decorates the function around the line when it gives "
+        "away nothing with a graph, else wraps the loop when nothing with a graph is used behind it",
+        {
+            "scope": Key(
+                "text",
+                "what is looked at; `statement` wraps the one statement",
+                "evaluation",
+                ("evaluation", "statement"),
+            )
+        },
+    ),
 }
 """By name. `imports` is the place behind the file's first run of imports."""
 

@@ -36,12 +36,14 @@ def full_name(source: Source, node: cst.CSTNode) -> str | None:
 
 
 def spelled(source: Source, name: str) -> str | None:
-    """How the file can write a dotted name with the imports at its top; None when none of them reaches it."""
-    for statement in _top_imports(source):
-        for alias, meaning in _meanings(statement):
-            if (name == meaning or name.startswith(f"{meaning}.")) and not bound_otherwise(source, alias):
-                return alias + name[len(meaning) :]
-    return None
+    """The shortest way to write a dotted name with the imports at the file's top; None when none of them reaches it."""
+    found = [
+        alias + name[len(meaning) :]
+        for statement in _top_imports(source)
+        for alias, meaning in _meanings(statement)
+        if (name == meaning or name.startswith(f"{meaning}.")) and not bound_otherwise(source, alias)
+    ]
+    return min(found, key=len, default=None)
 
 
 def with_import(source: Source, module: cst.Module, name: str) -> cst.Module:
@@ -100,6 +102,19 @@ def _bound(source: Source) -> frozenset[str]:
             case _:
                 pass
     return frozenset(names)
+
+
+def is_imported(source: Source, name: str) -> bool:
+    """Whether an import of the file binds a name, relative ones too."""
+    statements: list[cst.Import | cst.ImportFrom] = [*source.nodes(cst.Import), *source.nodes(cst.ImportFrom)]
+    for statement in statements:
+        if isinstance(statement.names, cst.ImportStar):
+            continue
+        for alias in statement.names:
+            bound = alias.asname.name if alias.asname is not None else alias.name
+            if (dotted(bound) or "").partition(".")[0] == name:
+                return True
+    return False
 
 
 def targets(target: cst.CSTNode) -> set[str]:
