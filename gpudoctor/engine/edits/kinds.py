@@ -78,6 +78,10 @@ KINDS: Mapping[str, Kind] = {
             )
         },
     ),
+    "sdpa": Kind(
+        "replaces attention that consecutive statements write out (`q @ k.transpose(-2, -1)`, scale, mask, softmax, "
+        "dropout, `@ v`), whose intermediate results nothing else uses, by `F.scaled_dot_product_attention`",
+    ),
 }
 """By name. `imports` is the place behind the file's first run of imports."""
 

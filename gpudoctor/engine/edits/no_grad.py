@@ -8,9 +8,10 @@ from typing import Any
 import libcst as cst
 
 from gpudoctor.engine.edits import NotCertainError
-from gpudoctor.engine.edits.names import full_name, spelled
-from gpudoctor.engine.edits.tree import Function, Loop, Source
-from gpudoctor.engine.edits.uses import bound_in, host_variables, is_bound_at, is_host_value, trains, uses
+from gpudoctor.engine.edits.names import dotted, full_name, is_imported, spelled
+from gpudoctor.engine.edits.patterns import is_simple
+from gpudoctor.engine.edits.tree import Function, Loop, Source, is_literal
+from gpudoctor.engine.edits.uses import bound_in, functions, host_variables, is_bound_at, is_host_value, trains, uses
 from gpudoctor.engine.edits.wrap import wrapped
 
 _CONTEXTS = frozenset(
@@ -155,9 +156,59 @@ def _binds_anew(source: Source, use: cst.Name, holder: cst.CSTNode) -> bool:
 def _one_statement(source: Source, statement: cst.BaseStatement, context: str) -> cst.Module:
     if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
         raise NotCertainError("no single statement on the line")
-    if not isinstance(statement.body[0], cst.Assign | cst.Expr) or trains(source, statement):
-        raise NotCertainError("the statement does more than call and assign")
+    small = statement.body[0]
+    if (
+        not isinstance(small, cst.Assign | cst.Expr)
+        or trains(source, statement)
+        or not _is_one_call(source, small.value)
+    ):
+        raise NotCertainError("the statement does more than call one module and assign")
     return wrapped(source, statement, statement, f"{context}()")
+
+
+def _is_one_call(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether an expression calls one thing with plain values, and only takes methods, fields or parts of the result.
+
+    `loss(student, teacher(x))` is none: what is not to be trained and what is would be under one roof.
+    """
+    while True:
+        match value:
+            case cst.Subscript(value=inner) | cst.Attribute(value=inner) if not isinstance(inner, cst.Name):
+                value = inner
+            case cst.Call(func=cst.Attribute(value=cst.Call() as inner), args=arguments):
+                if not all(is_literal(argument.value) for argument in arguments):
+                    return False
+                value = inner
+            case cst.Call(func=function, args=arguments):
+                known = isinstance(function, cst.Name) and (
+                    is_imported(source, function.value) or functions(source, function.value)
+                )
+                plain = all(_is_plain(argument.value) for argument in arguments)
+                return dotted(function) is not None and full_name(source, function) is None and not known and plain
+            case _:
+                return False
+
+
+def _is_plain(value: cst.BaseExpression) -> bool:
+    match value:
+        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name(value=name)), args=arguments):
+            moves = name in (
+                "to",
+                "cuda",
+                "float",
+                "half",
+                "detach",
+                "clone",
+                "contiguous",
+                "flatten",
+                "view",
+                "reshape",
+            )
+            return moves and _is_plain(inner) and all(_is_plain(argument.value) for argument in arguments)
+        case cst.Subscript(value=inner):
+            return _is_plain(inner)
+        case _:
+            return is_simple(value) and not isinstance(value, cst.BinaryOperation)
 
 
 def _decorated(source: Source, function: cst.FunctionDef, context: str) -> cst.Module:
