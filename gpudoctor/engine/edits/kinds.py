@@ -82,6 +82,11 @@ KINDS: Mapping[str, Kind] = {
         "replaces attention that consecutive statements write out (`q @ k.transpose(-2, -1)`, scale, mask, softmax, "
         "dropout, `@ v`), whose intermediate results nothing else uses, by `F.scaled_dot_product_attention`",
     ),
+    "leave_with": Kind(
+        "moves the line's statement, and all behind it, out of the `with` block, when they only back-propagate "
+        "and step",
+        {"contexts": Key("dotted", "what opens the block, e.g. `torch.autocast`")},
+    ),
 }
 """By name. `imports` is the place behind the file's first run of imports."""
 

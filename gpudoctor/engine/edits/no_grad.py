@@ -175,7 +175,7 @@ def _is_one_call(source: Source, value: cst.BaseExpression) -> bool:
         match value:
             case cst.Subscript(value=inner) | cst.Attribute(value=inner) if not isinstance(inner, cst.Name):
                 value = inner
-            case cst.Call(func=cst.Attribute(value=cst.Call() as inner), args=arguments):
+            case cst.Call(func=cst.Attribute(value=inner), args=arguments) if dotted(inner) is None:
                 if not all(is_literal(argument.value) for argument in arguments):
                     return False
                 value = inner

@@ -22,6 +22,7 @@ _KNOWN = frozenset(
 _TRAINING_WORDS = ("train", "fit", "step", "optimi", "update", "learn", "backward", "grad")
 _HOST_FUNCTIONS = frozenset({"float", "int", "len", "bool", "str", "range"})
 _COMBINING = frozenset({"max", "min", "sum", "round", "abs", "dict"})
+_PLACES = frozenset({"device", "dtype"})
 _HOST_MODULES = ("numpy.", "math.", "time.", "statistics.")
 _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "setdefault"})
 
@@ -143,17 +144,18 @@ def is_host_value(source: Source, value: cst.BaseExpression | None, variables: f
 
 
 def _is_host_call(source: Source, call: cst.Call, variables: frozenset[str]) -> bool:
-    if (full_name(source, call.func) or "").startswith(_HOST_MODULES):
+    full = full_name(source, call.func) or ""
+    if full.startswith(_HOST_MODULES):
         return True
+    given = [argument for argument in call.args if argument.keyword is None or argument.keyword.value not in _PLACES]
+    plain = all(is_host_value(source, argument.value, variables) for argument in given)
+    if full.startswith("torch."):
+        return plain and not any(argument.keyword and argument.keyword.value == "requires_grad" for argument in given)
     match call.func:
-        case cst.Name(value=name) if name in _COMBINING:
-            return all(is_host_value(source, argument.value, variables) for argument in call.args)
         case cst.Name(value=name):
-            return name in _HOST_FUNCTIONS
-        case cst.Attribute(value=inner, attr=cst.Name(value="cpu" | "sum" | "mean")):
-            return is_host_value(source, inner, variables)
-        case cst.Attribute(attr=cst.Name(value=name)):
-            return name in HOST_METHODS
+            return name in _HOST_FUNCTIONS or (name in _COMBINING and plain)
+        case cst.Attribute(value=inner, attr=cst.Name(value=name)):
+            return name in HOST_METHODS or (plain and is_host_value(source, inner, variables))
         case _:
             return False
 
