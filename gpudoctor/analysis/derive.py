@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor import hardware
 from gpudoctor import profile as schema
 from gpudoctor.analysis import (
+    attention,
     break_idle,
     budget,
     embedding_gradients,
@@ -49,6 +50,10 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     made = {**made, **precision.derive({**profile.tables, **made})}
     if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
         made = {**made, "loop_lines": _loop_lines(profile, made)}
+    if profile.measured("ops") and attention.measured(profile.table("ops")):
+        kernels = profile.table("kernels") if profile.measured("kernels") else None
+        found = attention.rows(profile.table("ops"), kernels)
+        made = {**made, "attention_patterns": schema.frame("attention_patterns", found)}
     if profile.measured("kernels") or profile.measured("runtime_calls"):
         made = {**made, "update_loops": schema.empty("update_loops")}  # their kernels say it all
     elif profile.measured("ops") and profile.measured("optimizers"):
