@@ -97,9 +97,11 @@ class Finder:
             self.products.setdefault(int(calls.outer[row]), []).append(self.shapes(row))
 
     def name(self, row: int) -> str:
+        """Name of the operator."""
         return str(self.calls.name.values[self.calls.name.codes[row]])
 
     def shapes(self, row: int) -> tuple[Shape, ...]:
+        """Shapes of its inputs; none where they were not recorded."""
         code = int(self.shape_column.codes[row])
         return _shapes(self.shape_column.values[code]) if code >= 0 else ()
 
