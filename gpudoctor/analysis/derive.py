@@ -17,6 +17,7 @@ from gpudoctor.analysis import (
     loop_lines,
     precision,
     recompile_causes,
+    repeated_calls,
     update_loops,
 )
 from gpudoctor.profile import Profile
@@ -63,6 +64,10 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
         kernels = profile.table("kernels") if profile.measured("kernels") else None
         made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
+    if profile.measured("module_calls") and profile.measured("ops"):
+        kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
+        repeated = repeated_calls.rows(profile.rows("module_calls"), profile.table("ops"), kernels)
+        made = {**made, "repeated_calls": repeated}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:

@@ -11,7 +11,7 @@ from gpudoctor.ingest.watch import WatchLog
 
 _AS_THEY_ARE = (
     *("seen", "file", "line", "function", "module", "training", "grad", "start_ns", "dur_ns", "nodes"),
-    *("outputs", "saved_bytes"),
+    *("outputs", "saved_bytes", "random"),
 )
 
 
@@ -75,11 +75,8 @@ def rows(
         row |= {name: call[name] for name in _AS_THEY_ARE}
         later = bisect_left(backwards, end_ns) < len(backwards)
         row |= {"graph": _graph(call, later or ended), "unused": call["outputs"] - call["used"]}
-        row |= {"repeats": None, "updated": None}
-        if call["repeats"] is not None:
-            repeated = raw[call["repeats"]]
-            stepped = bisect_left(optimized, call["start_ns"]) > bisect_left(optimized, repeated["start_ns"])
-            row |= {"repeats": call["repeats"], "updated": stepped or call["weights"] != repeated["weights"]}
+        updates = bisect_left(optimized, call["start_ns"]) + call["weights"]
+        row |= {"repeats": call["repeats"], "weights": updates}
         made.append(row)
     return made
 

@@ -61,6 +61,7 @@ class _Call:
     weights: int
     grad: bool
     repeats: int | None
+    random: bool | None
     graphs: list[_Graph] = field(default_factory=list)
     first: _Graph | None = None
 
@@ -74,6 +75,7 @@ class _Begun:
     inputs: list[tuple[Any, int]]
     args: tuple[Any, ...]
     compare: bool
+    drawn: tuple[Any, ...] | None
 
 
 class ModuleCalls:
@@ -112,7 +114,7 @@ class ModuleCalls:
 
         Args:
             frame: that of `nn.Module.__call__`.
-            compare: note whether its inputs were given to it before.
+            compare: note whether its inputs were given to it before, and whether it draws random numbers.
         """
         self._begun, self._hooks = None, False
         sequence = torch_private.sequence_number()
@@ -123,7 +125,8 @@ class ModuleCalls:
         inputs = [(weakref.ref(t), t._version) for t in tensors(values)]
         plain = tuple(value for value in values if isinstance(value, bool | int | float | str | None))
         site = self._files.site(frame.f_back)
-        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain, compare)
+        drawn = torch_private.random_position() if compare else None
+        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain, compare, drawn)
 
     def leave(self, result: Any, seen: str) -> bool:
         """The call returned.
@@ -153,6 +156,7 @@ class ModuleCalls:
             sum(p._version for p in _some(begun.module.parameters())),
             torch.is_grad_enabled(),
             self._repeats(begun),
+            None if begun.drawn is None else begun.drawn != torch_private.random_position(),
         )
         place = (begun.site.get("file"), begun.site.get("line"), training)
         if found and not self._hooks and place not in self._measured:
@@ -202,6 +206,7 @@ def _row(call: _Call) -> dict[str, Any]:
         "weights": call.weights,
         "grad": call.grad,
         "repeats": call.repeats,
+        "random": call.random,
         "outputs": len(call.graphs),
         "used": sum(graph.used for graph in call.graphs),
         "inside": bool(call.first is not None and call.first.used),

@@ -5,6 +5,7 @@ Names were checked in the sources of torch 2.7.1, 2.9.1, 2.11.0 and run on 2.13.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -52,6 +53,22 @@ def sequence_number() -> int | None:
     """Number of the next autograd node that this thread makes; None where torch does not tell."""
     read = getattr(torch.autograd, "_get_sequence_nr", None)
     return int(read()) if read is not None else None
+
+
+def random_position() -> tuple[Any, ...] | None:
+    """Where the default generators of the CPU and of the current GPU stand; None where torch does not tell.
+
+    No operator runs for it, and nothing waits for a device: the state is a block of host memory.
+    """
+    try:
+        state = torch.default_generator.get_state()
+        position: tuple[Any, ...] = (ctypes.string_at(state.data_ptr(), state.numel() * state.element_size()),)
+        if cuda_initialized():
+            generator: Any = torch.cuda.default_generators[torch.cuda.current_device()]
+            position += (generator.initial_seed(), generator.get_offset())
+    except (AttributeError, IndexError, RuntimeError):  # a generator that a CUDA graph captures, say
+        return None
+    return position
 
 
 def watched_in_forward() -> tuple[Any, str | None]:

@@ -14,7 +14,7 @@ def call(start_ns: int, **changes: Any) -> dict[str, Any]:
     return {
         **{"file": "train.py", "line": 9, "function": "f", "module": "Net", "training": True, "seen": "profiled"},
         **{"start_ns": start_ns, "dur_ns": 10, "nodes": 5, "saved_bytes": None, "weights": 0, "grad": True},
-        **{"repeats": None, "outputs": 1, "used": 0, "inside": False, "freed": 0},
+        **{"repeats": None, "random": False, "outputs": 1, "used": 0, "inside": False, "freed": 0},
         **changes,
     }
 
@@ -72,8 +72,9 @@ def test_a_batch_that_training_went_on_with_is_no_validation() -> None:
 
 @pytest.mark.parametrize(("start_ns", "weights", "updated"), [(210, 0, False), (365, 0, True), (210, 7, True)])
 def test_a_repeated_call_says_whether_the_weights_are_the_same(start_ns: int, weights: int, updated: bool) -> None:
-    raw = [call(200), call(start_ns, repeats=0, weights=weights)]
-    assert rows(raw, log(), STEPS, True)[1]["updated"] is updated
+    first, second = rows([call(200), call(start_ns, repeats=0, weights=weights)], log(), STEPS, True)
+    assert second["repeats"] == first["call"]
+    assert (first["weights"] != second["weights"]) is updated
 
 
 def test_a_run_without_backward_is_not_judged() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.evaluation import EvaluationWatch
 from gpudoctor.recorder.module_calls import ModuleCalls
 from gpudoctor.recorder.patches import Patches
@@ -145,3 +146,34 @@ def test_outputs_in_containers_count_each(calls: ModuleCalls, watch: EvaluationW
     (row,) = saved(calls, tmp_path)
     assert (row["outputs"], row["used"]) == (2, 1)
     assert watch.failed is None
+
+
+def profiled(calls: ModuleCalls, model: nn.Module, *inputs: torch.Tensor) -> None:
+    """Calls a model as a detail step sees it."""
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        if frame.f_code is torch_private.module_call_code:
+            calls.enter(frame, compare=True)
+        return None
+
+    sys.settrace(trace)
+    try:
+        out = model(*inputs)
+    finally:
+        sys.settrace(None)
+    calls.leave(out, "profiled")
+
+
+def test_the_very_same_input_repeats_a_call_until_it_is_changed(calls: ModuleCalls, tmp_path: Path) -> None:
+    model, x = nn.Dropout(0.5), torch.ones(4)
+    profiled(calls, model, x)
+    profiled(calls, model, x)
+    profiled(calls, model, x.clone())
+    x.add_(1)
+    profiled(calls, model, x)
+    profiled(calls, model.eval(), x)
+    calls.begin_burst()
+    profiled(calls, model, x)
+    rows = saved(calls, tmp_path)
+    assert [row["repeats"] for row in rows] == [None, 0, None, None, 3, None]
+    assert [row["random"] for row in rows] == [True, True, True, True, False, False]
