@@ -50,7 +50,7 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
     cells = _Cells(ops, parent, forward)
     order = _Order(ops)
     made: list[dict[str, Any]] = []
-    kinds: dict[int, str] = {}
+    kinds: dict[int, str | None] = {}
     converted: set[tuple[Any, ...]] = set()
     for row, ns in sorted(zip(at.tolist(), taken, strict=True), key=lambda pair: (order.start[pair[0]], pair[0])):
         target, source = cells.text("dtypes", row).split(",")[:2]
@@ -165,10 +165,10 @@ def _kind(
     cells: _Cells,
     order: _Order,
     row: int,
-    kinds: Mapping[int, str],
+    kinds: Mapping[int, str | None],
     widens: bool,
     converted: set[tuple[Any, ...]],
-) -> str:
+) -> str | None:
     """Who wants the conversion whose outermost operator is in this row."""
     above = int(cells.parent[row])
     name = cells.text("name", above) if above >= 0 else ""
@@ -185,7 +185,7 @@ def _kind(
         converted.add(key)
         return OPERATOR
     if cells.text("owner", row) != "user":
-        return LIBRARY
+        return LIBRARY if cells.text("owner", row) else None
     return LOSS if widens and order.before_loss(row) else LINE
 
 

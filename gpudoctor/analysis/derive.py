@@ -15,7 +15,6 @@ from gpudoctor.analysis import (
     embedding_gradients,
     late_compiles,
     loop_lines,
-    precision,
     recompile_causes,
     repeated_calls,
     update_loops,
@@ -41,14 +40,15 @@ def _gpu(profile: Profile) -> hardware.Gpu | None:
 
 
 def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
-    from gpudoctor.analysis import device
+    from gpudoctor.analysis import device, precision
 
     made = device.derive(profile.tables, _gpu(profile))
     on_cpu = profile.measured("ops") and not profile.measured("kernels") and not profile.measured("runtime_calls")
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
-    made = {**made, **precision.derive({**profile.tables, **made})}
+    if profile.measured("ops"):
+        made = {**made, **precision.derive(profile.table("ops"), made.get("kernels"))}
     if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
         made = {**made, "loop_lines": _loop_lines(profile, made)}
     if profile.measured("ops") and attention.measured(profile.table("ops")):

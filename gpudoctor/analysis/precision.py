@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from gpudoctor.analysis import casts, clips
-from gpudoctor.profile import empty
 
 
-def derive(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
     """The tables that these operators and kernels allow.
 
     Args:
-        tables: `ops` and `kernels`, those that were measured.
+        ops: the table `ops`.
+        kernels: the table `kernels`; None when no device was watched.
 
     Returns:
         `casts` where operators have dtypes, `clips` where they have Python callers.
     """
-    ops, kernels = tables.get("ops", empty("ops")), tables.get("kernels")
     made: dict[str, pd.DataFrame] = {}
     if ops["dtypes"].notna().any():
         made["casts"] = casts.rows(ops, kernels)

@@ -26,7 +26,7 @@ TABLES: tuple[Table, ...] = (
             "who wants it, for gradients the forward conversion's: line (the user's line), loss (the user's line, and "
             "no matrix work follows before backward), operator (autocast, or the operator itself), again (autocast "
             "converts a weight that it had converted in this forward pass), library (other code), backward (an "
-            "operator of the backward pass)",
+            "operator of the backward pass); null when nobody saw who calls",
         ),
         ("dur_ns", "int", "time of its kernels; without a GPU of the copy on the host"),
     ),
