@@ -7,7 +7,6 @@ context (which remembers them) was left in between.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import pandas as pd
 
 from gpudoctor.analysis import frames, op_costs
 from gpudoctor.analysis.frames import Rows
+from gpudoctor.analysis.op_cells import OpCells, is_operator
 from gpudoctor.profile import frame
 
 BITS = {
@@ -45,9 +45,7 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
     """
     at = _conversions(ops)
     taken = _taken_ns(ops, kernels, at)
-    parent = frames.rows_of(frames.integers(ops, "op"), frames.integers(ops, "parent"))
-    forward = frames.rows_of(frames.integers(ops, "op"), frames.integers(ops, "forward_op"))
-    cells = _Cells(ops, parent, forward)
+    cells = OpCells(ops)
     order = _Order(ops)
     made: list[dict[str, Any]] = []
     kinds: dict[int, str | None] = {}
@@ -57,18 +55,11 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
         outer = _outermost(cells, row)
         kind = _kind(cells, order, outer, kinds, BITS[target] > BITS[source], converted)
         kinds[outer] = kind
-        for inner in cells.chain(row, outer):  # a backward operator is linked to any of them
+        for inner in _chain(cells, row, outer):  # a backward operator is linked to any of them
             kinds[inner] = kind
         made.append(
             {
-                "op": int(cells.op[row]),
-                "step": cells.step(row),
-                "phase": cells.text("phase", row) or None,
-                "file": cells.text("file", row) or None,
-                "line": cells.line(row),
-                "function": cells.text("function", row) or None,
-                "module": cells.text("module_path", row) or cells.text("module", row) or None,
-                "precision": cells.text("precision", row) or None,
+                **cells.place(row),
                 "source": NAMES.get(source, source.removeprefix("c10::")),
                 "target": NAMES.get(target, target.removeprefix("c10::")),
                 "widens": BITS[target] > BITS[source],
@@ -101,37 +92,6 @@ def _taken_ns(ops: pd.DataFrame, kernels: pd.DataFrame | None, at: Rows) -> Sequ
     return made
 
 
-class _Cells:
-    """Single cells of `ops`, by row."""
-
-    def __init__(self, ops: pd.DataFrame, parent: Rows, forward: Rows) -> None:
-        names = ("name", "dtypes", "shapes", "phase", "file", "function", "module", "module_path", "precision", "owner")
-        self._texts = {name: frames.texts(ops, name) for name in names}
-        self.op, self._step, self._line = (frames.integers(ops, name) for name in ("op", "step", "line"))
-        self.parent, self.forward = parent, forward
-
-    def text(self, column: str, row: int) -> str:
-        """A text, empty for null."""
-        coded = self._texts[column]
-        code = coded.codes[row]
-        return coded.values[code] if code >= 0 else ""
-
-    def step(self, row: int) -> int | None:
-        """The step, None for none."""
-        return int(self._step[row]) if self._step[row] >= 0 else None
-
-    def line(self, row: int) -> int | None:
-        """The line, None when unknown."""
-        return int(self._line[row]) if self._line[row] >= 0 else None
-
-    def chain(self, row: int, outer: int) -> Sequence[int]:
-        """Rows from an operator up to one above it."""
-        made = [row]
-        while made[-1] != outer:
-            made.append(int(self.parent[made[-1]]))
-        return made
-
-
 class _Order:
     """What comes before what: matrix work of forward passes, and backward passes."""
 
@@ -155,14 +115,22 @@ class _Order:
         return bisect_right(self._backward, self.start[row])
 
 
-def _outermost(cells: _Cells, row: int) -> int:
+def _chain(cells: OpCells, row: int, outer: int) -> Sequence[int]:
+    """Rows from an operator up to one above it."""
+    made = [row]
+    while made[-1] != outer:
+        made.append(int(cells.parent[made[-1]]))
+    return made
+
+
+def _outermost(cells: OpCells, row: int) -> int:
     while cells.parent[row] >= 0 and cells.text("name", int(cells.parent[row])) in _CONVERSIONS:
         row = int(cells.parent[row])
     return row
 
 
 def _kind(
-    cells: _Cells,
+    cells: OpCells,
     order: _Order,
     row: int,
     kinds: Mapping[int, str | None],
@@ -175,11 +143,11 @@ def _kind(
     if cells.text("phase", row) == "backward" and cells.forward[row] >= 0:
         # the gradient of a conversion is one too
         return kinds.get(int(cells.forward[row]), BACKWARD) if name == "ToCopyBackward0" else BACKWARD
-    if "::" in name and not name.startswith(("gpudoctor::", "autograd::")):
+    if is_operator(name):
         weight = _as_weight(cells, row, above)
         if weight is None:
             return OPERATOR
-        key = (cells.step(row), order.passes(row), cells.text("module_path", row), weight)
+        key = (cells.number("step", row), order.passes(row), cells.text("module_path", row), weight)
         if key in converted and key[2]:
             return AGAIN
         converted.add(key)
@@ -189,16 +157,12 @@ def _kind(
     return LOSS if widens and order.before_loss(row) else LINE
 
 
-def _as_weight(cells: _Cells, row: int, operator: int) -> str | None:
+def _as_weight(cells: OpCells, row: int, operator: int) -> str | None:
     """The shape of what is converted when it is the operator's second operand and cannot be the first."""
-    try:
-        own = json.loads(cells.text("shapes", row) or "[]")[0]
-        operands = json.loads(cells.text("shapes", operator) or "[]")
-    except (ValueError, IndexError):
+    own, operands = cells.operands(row)[:1], cells.operands(operator)
+    if cells.text("name", operator) not in _WEIGHTED or own != operands[1:2] or own == operands[:1]:
         return None
-    if cells.text("name", operator) not in _WEIGHTED or len(operands) < 2 or own != operands[1] or own == operands[0]:
-        return None
-    return json.dumps(own)
+    return str(own)
 
 
 _WEIGHTED = frozenset(

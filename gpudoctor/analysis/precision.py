@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gpudoctor.analysis import casts, clips
+from gpudoctor.analysis import casts, clips, conv_norms, layouts
 
 
 def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
@@ -15,11 +15,15 @@ def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.Data
         kernels: the table `kernels`; None when no device was watched.
 
     Returns:
-        `casts` where operators have dtypes, `clips` where they have Python callers.
+        `casts` where operators have dtypes, `conv_norms` and `layout_conversions` where they have shapes, `clips`
+        where they have Python callers.
     """
     made: dict[str, pd.DataFrame] = {}
     if ops["dtypes"].notna().any():
         made["casts"] = casts.rows(ops, kernels)
+    if ops["shapes"].notna().any():
+        made["conv_norms"] = conv_norms.rows(ops, kernels)
+        made["layout_conversions"] = layouts.rows(ops, kernels)
     if ops["caller_function"].notna().any():
         made["clips"] = clips.rows(ops)
     return made

@@ -14,7 +14,7 @@ import pandas as pd
 
 from gpudoctor import columns, hardware
 from gpudoctor import profile as schema
-from gpudoctor.analysis import constant_sites, dtype_sites, peaks
+from gpudoctor.analysis import constant_sites, conv_sites, dtype_sites, peaks
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
@@ -137,6 +137,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
     tables["optimizers"] = log.optimizers
     tables["dtype_sites"] = dtype_sites.rows(sources)
+    tables["conv_sites"] = conv_sites.rows(sources)
     tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = setting_sites.placed(environment["settings"], sources)

@@ -33,4 +33,12 @@ TABLES: tuple[Table, ...] = (
         ("op", "str", "the operator that this runs"),
         ("names_gpu", "bool", "the user's source speaks of a GPU somewhere: on a machine with one it would be used"),
     ),
+    table(
+        "conv_sites",
+        "one line of the user's source that constructs a convolution with a bias next to a batch norm",
+        CHECK,
+        ("file", "str", "user's source file"),
+        ("line", "int", "line of the constructor"),
+        ("attribute", "str", "attribute of `self` that it becomes; null when it stands in front of the norm in a list"),
+    ),
 )
