@@ -21,8 +21,13 @@ def change(source: Source, line: int, values: Mapping[str, Any]) -> cst.Module:
         raise NotCertainError(f"the call has no {sorted(missing)[0]}")
     if sum(arg.keyword is None for arg in call.args) > values["max_positional"]:
         raise NotCertainError("the call may pass the argument by position")
-    new = set_keywords(drop_keywords(call, values["drop"]), values["set"])
-    return replaced(source, call, new)
+    for other in source.nodes(cst.Call) if values["unless_called"] else ():
+        if called_name(other) in values["unless_called"]:
+            raise NotCertainError(f"the file calls {called_name(other)}")
+    present = [name for name in values["drop"] if name in keywords]
+    if values["set"]:  # what is dropped would contradict what is set: fine when it is not there
+        return replaced(source, call, set_keywords(drop_keywords(call, present), values["set"]))
+    return replaced(source, call, drop_keywords(call, values["drop"]))
 
 
 def covering(source: Source, name: str, line: int) -> cst.Call:

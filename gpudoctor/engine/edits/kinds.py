@@ -49,6 +49,7 @@ KINDS: Mapping[str, Kind] = {
             "max_positional": Key("count", "positional arguments the call may have, so that none is passed twice", 1),
             "unless": Key("names", "keyword arguments that rule the edit out", ()),
             "only_with": Key("names", "keyword arguments that the call must have", ()),
+            "unless_called": Key("names", "functions that the file must not call anywhere", ()),
         },
     ),
     "method": Kind(
@@ -86,6 +87,25 @@ KINDS: Mapping[str, Kind] = {
         "moves the line's statement, and all behind it, out of the `with` block, when they only back-propagate "
         "and step",
         {"contexts": Key("dotted", "what opens the block, e.g. `torch.autocast`")},
+    ),
+    "device": Kind(
+        "makes the one tensor that the line makes and moves (`torch.arange(n).to(x.device)`) on that device "
+        "(`device=x.device`), where its values are the same to the last bit",
+    ),
+    "accumulate": Kind(
+        "makes `total += loss.item()` of a training loop `total += loss.detach().float()`, and reads the total behind "
+        "the loop, where nothing in the loop looks at it",
+    ),
+    "no_sync": Kind(
+        "puts the micro-batches of the loop around the line, all but the last, under the wrapped model's `no_sync()`",
+    ),
+    "mark_dynamic": Kind(
+        "calls `torch._dynamo.maybe_mark_dynamic` before the statement that passes the tensor to compiled code",
+        {
+            "function": Key("text", "the compiled function"),
+            "tensor": Key("text", "its parameter"),
+            "dimension": Key("text", "the dimension that varies"),
+        },
     ),
 }
 """By name. `imports` is the place behind the file's first run of imports."""
