@@ -106,3 +106,72 @@ class Distiller:
 
 Distiller().run()
 """
+
+NO_SYMBOLS = """\
+import torch
+import torch._dynamo
+from torch import nn
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 16)
+        self.out = nn.Linear(16, 5)
+
+    def forward(self, ids, bias):
+        return self.out(torch.tanh(self.embed(ids) + bias[:, None]).cumsum(1))
+
+
+torch.manual_seed(0)
+torch._dynamo.config.automatic_dynamic_shapes = False
+model = Tagger()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tagger = torch.compile(model, backend="eager")
+for step in range(40):
+    words = torch.randint(50, (4, 5 + (step * 7) % 13))
+    scores = tagger(words, bias=torch.randn(4, 16))
+    loss = scores.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+RUNNING_LOSS = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def train(net, batches, epochs):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for epoch in range(epochs):
+        total, seen = 0.0, 0
+        for x, y in batches:
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(x)
+            seen += len(x)
+        print(f"epoch {epoch}: {total / seen:.4f}")
+
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4))
+train(net, [(torch.randn(32, 64), torch.randint(0, 4, (32,))) for _ in range(30)], epochs=2)
+"""
+
+LOOPED_ADAMAX = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(24, 24), torch.nn.SiLU()) for _ in range(50)])
+optimizer = torch.optim.Adamax(net.parameters(), lr=1e-3, foreach=False)
+for step in range(40):
+    x = torch.randn(16, 24)
+    loss = (net(x) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
