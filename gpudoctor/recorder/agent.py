@@ -21,6 +21,7 @@ from gpudoctor.recorder import compile_state, cuda, overhead, settings, status, 
 from gpudoctor.recorder.bursts import Bursts
 from gpudoctor.recorder.compile_log import CompileLog
 from gpudoctor.recorder.compile_targets import CompileTargets
+from gpudoctor.recorder.debug_modes import DebugModes
 from gpudoctor.recorder.decision import Decision, Seen
 from gpudoctor.recorder.evaluation import EvaluationWatch
 from gpudoctor.recorder.host import Host
@@ -84,6 +85,7 @@ class Agent:
         )
         self.host = Host()
         self.sampler = InputSampler(self.files)
+        self.debug_modes = DebugModes()
         self.decision = Decision(self.recording, self.options, OpenFiles(self.owns))
         self._thread: int | None = None
         self._aside_ns = 0
@@ -185,6 +187,7 @@ class Agent:
             return
         self.evaluation.trained()
         self._backward_number += 1
+        self.debug_modes.backward(self.bursts.running)
         outputs, self._creates_graph, accumulates = torch_private.engine_flags(args, kwargs)
         # gradients of a penalty (`autograd.grad`) belong to the forward pass, and so under autocast
         self._autocast = autocast_around(outputs, self.files) if accumulates else None
@@ -383,7 +386,7 @@ class Agent:
             ("the compile log", self.compiles.flush),
             ("the compiler's counters", lambda: compile_state.save(self.place.folder)),
             ("the lines of operators", self.save_lines),
-            ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by)),
+            ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by, self.debug_modes.ratios())),
             ("the dataset's lines", lambda: self.sampler.save(self.place.folder)),
             ("the host's state", lambda: self.host.save(self.place.folder)),
             ("the profiler's overhead", self._measure_overhead),

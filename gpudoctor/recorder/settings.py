@@ -274,7 +274,14 @@ def _begun_environment() -> dict[str, str] | None:
     return dict(entry.split("=", 1) for entry in content.split("\0") if "=" in entry)
 
 
-def save(folder: Path, set_by: dict[str, dict[str, Any]]) -> None:
-    """Writes `settings.json`: the rows and the environment."""
-    content = {"settings": read(set_by), "environment": machine.facts(), "argv": sys.argv}
+def save(folder: Path, set_by: dict[str, dict[str, Any]], ratios: dict[str, float]) -> None:
+    """Writes `settings.json`: the rows and the environment.
+
+    Args:
+        folder: the rank's folder.
+        set_by: as in `read`.
+        ratios: in which share of the backward calls a mode was on, by name; rows of their own.
+    """
+    shares = [{"name": name, "value": f"{ratio:.4f}"} for name, ratio in ratios.items()]
+    content = {"settings": read(set_by) + shares, "environment": machine.facts(), "argv": sys.argv}
     (folder / FILE).write_text(json.dumps(content, default=str), encoding="utf-8")

@@ -8,6 +8,7 @@ user's, and setting what is set already is no change but is intent, so it counts
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -38,13 +39,22 @@ _TORCH_SETTERS = {
     "set_anomaly_enabled": "anomaly_mode",
     "set_default_device": "default_device",
 }
+_set_anomaly = torch.set_anomaly_enabled
 _CUDNN_PROPERTIES = {
     "benchmark": "cudnn.benchmark",
     "deterministic": "cudnn.deterministic",
     "allow_tf32": "cudnn.allow_tf32",
     "enabled": "cudnn.enabled",
 }
-_INTERNAL = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/fx/")
+_PROFILERS = (torch.profiler.profile, torch.autograd.profiler.profile)
+_INTERNAL = (
+    "/torch/_dynamo/",
+    "/torch/_inductor/",
+    "/torch/_functorch/",
+    "/torch/fx/",
+    "/torch/profiler/",  # constructs the session of a profiler that was noted when the script made it
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), ""),  # a burst's profiler is no profiler of the script's
+)
 
 
 class SettingsWatch:
@@ -72,11 +82,14 @@ class SettingsWatch:
             descriptor = vars(type(torch.backends.cudnn)).get(name)
             if descriptor is not None and callable(getattr(descriptor, "setter", None)):
                 patches.set(descriptor, "setter", self._wrapped(descriptor.setter, lambda *_, setting=setting: setting))
+        for profiler in _PROFILERS:
+            patches.set(profiler, "__init__", self._wrapped(profiler.__init__, lambda *_: "autograd_profiler"))
 
     def _wrapped(self, setter: Callable[..., Any], setting: Callable[..., str]) -> Callable[..., Any]:
         @functools.wraps(setter)
         def set_it(*args: Any, **kwargs: Any) -> Any:
-            if self._live():
+            # leaving a `with detect_anomaly()` block is not what switched it on
+            if self._live() and not (setter is _set_anomaly and args[:1] == (False,)):
                 self._note(setting(*args), sys._getframe(1))
             return setter(*args, **kwargs)
 

@@ -118,7 +118,12 @@ TABLES: tuple[Table, ...] = (
         "settings",
         "one setting of the run",
         CHECK,
-        ("name", "str", "e.g. float32_matmul_precision, env.OMP_NUM_THREADS"),
+        (
+            "name",
+            "str",
+            "e.g. float32_matmul_precision, env.OMP_NUM_THREADS; ….backward_ratio: in which share of the backward "
+            "calls it was on",
+        ),
         ("value", "str", "its value as text; null when it is not set"),
         ("file", "str", "user's file that set it; null when it is the default or unknown"),
         ("line", "int", "line that set it"),
