@@ -1,4 +1,4 @@
-"""Counts in how many backward calls a debugging mode was on: a `with` block leaves no trace in a setting read at the end."""
+"""Counts the backward calls that a debugging mode was on in: a `with` block leaves no trace in settings read late."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ class Rod(nn.Module):
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         sizes = [2] + [width] * layers
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.out = nn.Linear(width, 1)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
