@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor import hardware
 from gpudoctor import profile as schema
 from gpudoctor.analysis import (
-    attention,
     break_idle,
     budget,
     embedding_gradients,
     late_compiles,
-    loop_lines,
+    patterns,
     recompile_causes,
     repeated_calls,
-    update_loops,
 )
 from gpudoctor.profile import Profile
 
@@ -49,18 +47,7 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if profile.measured("ops"):
         made = {**made, **precision.derive(profile.table("ops"), made.get("kernels"))}
-    if profile.measured("ops") and loop_lines.measured(profile.table("ops")):
-        made = {**made, "loop_lines": _loop_lines(profile, made)}
-    if profile.measured("ops") and attention.measured(profile.table("ops")):
-        kernels = profile.table("kernels") if profile.measured("kernels") else None
-        found = attention.rows(profile.table("ops"), kernels)
-        made = {**made, "attention_patterns": schema.frame("attention_patterns", found)}
-    if profile.measured("kernels") or profile.measured("runtime_calls"):
-        made = {**made, "update_loops": schema.empty("update_loops")}  # their kernels say it all
-    elif profile.measured("ops") and profile.measured("optimizers"):
-        known = profile.rows("optimizers")
-        found = update_loops.rows(profile.table("ops"), profile.rows("steps"), known, profile.sources)
-        made = {**made, "update_loops": schema.frame("update_loops", found)}
+    made = {**made, **patterns.derive(profile, made.get("gaps"))}
     if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
         kernels = profile.table("kernels") if profile.measured("kernels") else None
         made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
@@ -76,11 +63,6 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         )
         made = {**made, "graph_breaks": break_idle.with_idle(profile.table("graph_breaks"), idle)}
     return made
-
-
-def _loop_lines(profile: Profile, made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    kernels = profile.table("kernels") if profile.measured("kernels") else None
-    return schema.frame("loop_lines", loop_lines.rows(profile.table("ops"), kernels, made.get("gaps"), profile.sources))
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

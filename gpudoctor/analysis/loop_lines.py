@@ -109,6 +109,7 @@ def _rows(body: pd.DataFrame, calls: Calls, sources: SourceLoops) -> list[dict[s
             "iterations": int(loop["iterations"].max()),
             "pieces": int(walks["pieces"]) or None,
             "along": walks["along"] if walks["pieces"] else None,
+            "sizes": int(loop.groupby("call")["shape"].nunique().max()),
             "median_op_ns": int(median),
             **_head(loop, calls.file.values, sources),
         }
