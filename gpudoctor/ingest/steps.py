@@ -189,6 +189,7 @@ def _batch(batch: Batch, ends: Sequence[int], validation: bool) -> dict[str, Any
         "wait_ns": batch.end_ns - batch.start_ns,
         "fetch_ns": batch.fetch_ns,
         "collate_ns": batch.collate_ns,
+        "cpu_ns": batch.cpu_ns,
         "size": batch.size,
     }
 

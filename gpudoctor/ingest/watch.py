@@ -65,6 +65,15 @@ class Batch(Span):
     fetch_ns: int | None
     collate_ns: int | None
     thread: int | None = None
+    cpu_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Iterator(Span):
+    """An iterator over a loader was made; its workers were started in that time."""
+
+    loader: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,7 @@ class WatchLog:
     """Everything in a watch log, each kind in time order; `stated` are steps whose end the caller stated.
 
     Attributes:
+        worker_times: batches that a loader's workers made, and their wall and CPU nanoseconds in all.
         memory: time, device and statistics of the CUDA allocator after a step.
         damaged: lines that could not be read.
         last_ns: end of the last event.
@@ -116,6 +126,8 @@ class WatchLog:
     backwards: list[Backward] = field(default_factory=list)
     stated: list[Span] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
+    iterators: list[Iterator] = field(default_factory=list)
+    worker_times: list[dict[str, int]] = field(default_factory=list)
     epoch_ends: list[EpochEnd] = field(default_factory=list)
     compilations: list[Compilation] = field(default_factory=list)
     own_work: list[OwnWork] = field(default_factory=list)
@@ -129,6 +141,16 @@ class WatchLog:
     memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
+
+
+def _add_loader(log: WatchLog, kind: str, numbers: list[int]) -> None:
+    if kind == "I":
+        log.iterators.append(Iterator(*numbers))
+    else:
+        log.worker_times.append(dict(zip(_WORKER_SUMS, numbers[2:], strict=True)))
+
+
+_WORKER_SUMS = ("loader", "worker_batches", "wall_ns", "cpu_ns")
 
 
 def loop_thread(log: WatchLog) -> int | None:
@@ -157,6 +179,9 @@ def _add(log: WatchLog, row: list[Any]) -> None:
     made = things.get(kind)
     if made is not None:
         made.append(row[1])
+        return
+    if kind in ("I", "W"):
+        _add_loader(log, kind, list(map(int, row[1:])))
         return
     start, end, rest = int(row[1]), int(row[2]), row[3:]
     match kind:

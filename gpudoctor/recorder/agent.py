@@ -74,6 +74,7 @@ class Agent:
         self.settings = SettingsWatch(self.files, self.live)
         self.scalers = Scalers(self.watch, self.files)
         self.notes: list[str] = []
+        self.note_workers: Callable[[], None] = _nothing
         self._begin()
 
     def _begin(self) -> None:
@@ -382,6 +383,7 @@ class Agent:
         self.status.put(status.STOPPING, self.steps, self._watched_ns(now), now, last=True)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
+            ("what loader workers took", self.note_workers),
             ("the watch log", self.watch.flush),
             ("the compile log", self.compiles.flush),
             ("the compiler's counters", lambda: compile_state.save(self.place.folder)),

@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.watch import Watch
+from gpudoctor.recorder.worker_times import WorkerTimes
 from gpudoctor.userfiles import UserFiles
 
 _SITE = "_gpudoctor_site"
 _STATE = "_gpudoctor_state"
+_AT_ONCE_NS = 1_000_000  # a loop asks for its first batch within this time of making the iterator
 
 
 class InputPipeline:
@@ -48,6 +50,7 @@ class InputPipeline:
         self._before, self._progress, self._epoch_ended = before, progress, epoch_ended
         self._loaders: list[Any] = []
         self._parts = threading.local()
+        self._workers = WorkerTimes()
 
     def install(self) -> bool:
         """Applies the patches. False when this torch keeps its loader elsewhere."""
@@ -56,6 +59,7 @@ class InputPipeline:
             return False
         self._patch_constructor()
         self._patch_iterator(iterator)
+        self._patch_making()
         for fetcher in torch_private.fetchers:
             self._patch_fetcher(fetcher)
         return True
@@ -78,10 +82,14 @@ class InputPipeline:
 
         @functools.wraps(begin)
         def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            live = pipeline._live()
+            number, new = pipeline._number(loader) if live else (0, False)
             started = pipeline._watch.now()
             begin(self, loader, *args, **kwargs)
-            if pipeline._live():
-                self.__dict__[_STATE] = pipeline._enter(loader, started, sys._getframe(1))
+            if live:
+                if new:
+                    pipeline._watch.add("L", pipeline._describe(loader, number, sys._getframe(1)))
+                self.__dict__[_STATE] = pipeline._enter(number, started)
 
         @functools.wraps(following)
         def __next__(self: Any) -> Any:  # noqa: N807
@@ -92,16 +100,39 @@ class InputPipeline:
         self._patches.set(iterator, "__init__", __init__)
         self._patches.set(iterator, "__next__", __next__)
 
-    def _enter(self, loader: Any, started: int, frame: Any) -> dict[str, int]:
-        """One pass over a loader begins: what to remember of it."""
+    def _number(self, loader: Any) -> tuple[int, bool]:
+        """The loader's number, and whether it is a new one. Its workers, if any, are about to start."""
         number = next((i for i, (known, _) in enumerate(self._loaders) if known is loader), None)
+        new = number is None
         if number is None:
             number = len(self._loaders)
             self._loaders.append((loader, [0]))
-            self._watch.add("L", self._describe(loader, number, frame))
+        self._workers.start(number, getattr(loader, "num_workers", 0))
+        return number, new
+
+    def _enter(self, number: int, started: int) -> dict[str, int]:
+        """One pass over a loader begins: what to remember of it."""
         state = {"loader": number, "started": started}
         self._new_epoch(state)
         return state
+
+    def _patch_making(self) -> None:
+        """Notes when an iterator is made, workers started and all: its base class, which is patched, starts none."""
+        original = getattr(DataLoader, "_get_iterator", None)
+        if original is None:
+            return
+        pipeline = self
+
+        @functools.wraps(original)
+        def _get_iterator(loader: Any) -> Any:
+            iterator = original(loader)
+            state = getattr(iterator, "__dict__", {}).get(_STATE)
+            if state is not None and pipeline._live():
+                state["made"] = pipeline._watch.now()
+                pipeline._watch.add("I", state["started"], state["made"], state["loader"], state["epoch"])
+            return iterator
+
+        self._patches.set(DataLoader, "_get_iterator", _get_iterator)
 
     def _new_epoch(self, state: dict[str, int]) -> None:
         epochs = self._loaders[state["loader"]][1]
@@ -139,9 +170,12 @@ class InputPipeline:
         if state["ended"]:  # persistent workers keep one iterator for all epochs
             self._new_epoch(state)
         after = self._before() or _nothing  # None from a hook that failed and disarmed itself
-        self._parts.fetch = self._parts.collate = None
+        self._parts.fetch = self._parts.collate = self._parts.cpu = None
+        started = self._watch.now()
+        begun = state.pop("started", None)
         # the first wait of an epoch starts with the iterator: starting workers is part of it
-        started = state.pop("started", None) or self._watch.now()
+        if begun is not None and started - state.get("made", started) < _AT_ONCE_NS:
+            started = begun
         try:
             batch = following(iterator)
         except StopIteration:
@@ -163,9 +197,18 @@ class InputPipeline:
             parts.fetch,
             parts.collate,
             threading.get_ident(),
+            parts.cpu,
         )
         state["position"] += 1
         return batch
+
+    def note_workers(self) -> None:
+        """Writes what the workers of each loader took for their batches."""
+        now = self._watch.now()
+        for number in range(len(self._loaders)):
+            batches, wall, cpu = self._workers.sums(number)
+            if batches:
+                self._watch.add("W", now, now, number, batches, wall, cpu)
 
     def _patch_fetcher(self, fetcher: Any) -> None:
         original = fetcher.fetch
@@ -173,6 +216,9 @@ class InputPipeline:
 
         @functools.wraps(original)
         def fetch(self: Any, index: Any) -> Any:
+            worker = get_worker_info()
+            if worker is not None:
+                return pipeline._workers.timed(worker.id, lambda: original(self, index))
             if not pipeline._live() or not hasattr(pipeline._parts, "fetch"):
                 return original(self, index)
             collate, spent = self.collate_fn, [0]
@@ -185,11 +231,12 @@ class InputPipeline:
                     spent[0] = time.perf_counter_ns() - begun
 
             self.collate_fn = timed
-            begun = time.perf_counter_ns()
+            begun, cpu = time.perf_counter_ns(), time.thread_time_ns()
             try:
                 return original(self, index)
             finally:
                 self.collate_fn = collate
+                pipeline._parts.cpu = time.thread_time_ns() - cpu
                 pipeline._parts.collate = spent[0]
                 pipeline._parts.fetch = time.perf_counter_ns() - begun - spent[0]
 

@@ -84,6 +84,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     )
     if not pipeline.install():
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
+    agent.note_workers = pipeline.note_workers
     cuda.watch_history(agent.patches)
 
     if not stated:

@@ -9,7 +9,9 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
                                             autocast one cell more: its dtype and the line
     ["V", start, start, scaler, skipped]    a step that went through a gradient scaler
     ["T", start, end]                       a step whose end the caller stated
-    ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread]   a batch
+    ["D", start, end, loader, epoch, position, size, fetch_ns, collate_ns, thread, cpu_ns]   a batch
+    ["I", start, end, loader, epoch]        an iterator over a loader was made, its workers started
+    ["W", now, now, loader, batches, wall_ns, cpu_ns]   what a loader's workers took for batches, in all
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
     ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler;
