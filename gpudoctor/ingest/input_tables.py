@@ -15,6 +15,20 @@ from gpudoctor.ingest.watch import WatchLog
 Row = dict[str, Any]
 
 
+def tables(log: WatchLog, steps: Sequence[Row], batches: list[Row]) -> dict[str, list[Row]]:
+    """The tables `loaders` and `loader_passes`; loaders that are one get one number, in the log and in batches too.
+
+    Args:
+        log: the watch log; its loaders become those of the table.
+        steps: rows of `steps`.
+        batches: rows of `batches`, each with its loader's own number.
+    """
+    found = passes(log, batches)
+    loaders = one_a_place(log.loaders, batches, found, log.worker_times)
+    log.loaders = with_worker_times(loaders, log.worker_times)
+    return {"loaders": log.loaders, "loader_passes": numbered(found, steps)}
+
+
 def one_a_place(loaders: list[Row], *counted: list[Row]) -> list[Row]:
     """The loaders without those that only repeat an earlier one: same place, same arguments, same dataset.
 

@@ -108,11 +108,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
     log = watch.read(rank / "watch.jsonl")
     notes = _integrity(recording, rank, run, log)
     step_rows, batch_rows = steps.tables(log, bursts)
-    passes = input_tables.passes(log, batch_rows)
-    loaders = input_tables.one_a_place(log.loaders, batch_rows, passes, log.worker_times)
-    log.loaders = input_tables.with_worker_times(loaders, log.worker_times)
-    tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows, "loaders": log.loaders}
-    tables["loader_passes"] = input_tables.numbered(passes, step_rows)
+    tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows}
+    tables |= input_tables.tables(log, step_rows, batch_rows)
     traced = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}
     for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):

@@ -144,10 +144,13 @@ class WatchLog:
 
 
 def _add_loader(log: WatchLog, kind: str, numbers: list[int]) -> None:
-    if kind == "I":
+    if kind == "W":
+        log.worker_times.append(dict(zip(_WORKER_SUMS, numbers[2:], strict=True)))
+    elif kind == "I":
         log.iterators.append(Iterator(*numbers))
     else:
-        log.worker_times.append(dict(zip(_WORKER_SUMS, numbers[2:], strict=True)))
+        log.epoch_ends.append(EpochEnd(*numbers))
+    log.last_ns = max(log.last_ns, numbers[1])
 
 
 _WORKER_SUMS = ("loader", "worker_batches", "wall_ns", "cpu_ns")
@@ -180,7 +183,7 @@ def _add(log: WatchLog, row: list[Any]) -> None:
     if made is not None:
         made.append(row[1])
         return
-    if kind in ("I", "W"):
+    if kind in ("E", "I", "W"):
         _add_loader(log, kind, list(map(int, row[1:])))
         return
     start, end, rest = int(row[1]), int(row[2]), row[3:]
@@ -195,8 +198,6 @@ def _add(log: WatchLog, row: list[Any]) -> None:
             log.stated.append(Span(start, end))
         case "D":
             log.batches.append(Batch(start, end, *rest))
-        case "E":
-            log.epoch_ends.append(EpochEnd(start, end, *rest))
         case "K":
             log.compilations.append(Compilation(start, end, *rest))
         case "G":
