@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gpudoctor.analysis import casts, clips, conv_norms, layouts
+from gpudoctor.analysis import casts, clips, conv_norms, gemm_shapes, layouts
 
 
 def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
@@ -15,8 +15,8 @@ def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.Data
         kernels: the table `kernels`; None when no device was watched.
 
     Returns:
-        `casts` where operators have dtypes, `conv_norms` and `layout_conversions` where they have shapes, `clips`
-        where they have Python callers.
+        `casts` where operators have dtypes, `conv_norms` and `layout_conversions` where they have shapes (with a
+        device also `gemm_shapes`), `clips` where they have Python callers.
     """
     made: dict[str, pd.DataFrame] = {}
     if ops["dtypes"].notna().any():
@@ -24,6 +24,8 @@ def derive(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> dict[str, pd.Data
     if ops["shapes"].notna().any():
         made["conv_norms"] = conv_norms.rows(ops, kernels)
         made["layout_conversions"] = layouts.rows(ops, kernels)
+        if kernels is not None:
+            made["gemm_shapes"] = gemm_shapes.rows(ops, kernels)
     if ops["caller_function"].notna().any():
         made["clips"] = clips.rows(ops)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.schema.declare import CHECK, DETAIL, Table, table
+from gpudoctor.schema.declare import CHECK, DETAIL, GPU, Table, table
 
 TABLES: tuple[Table, ...] = (
     table(
@@ -86,6 +86,28 @@ TABLES: tuple[Table, ...] = (
         ("bias_gradient", "bool", "backward computes the bias's gradient; null when no backward was seen"),
         ("only_use", "bool", "nothing but the norm uses the output; null when no backward was seen"),
         ("bias_ns", "int", "device time of adding the bias and of its gradient, in kernels of their own"),
+    ),
+    table(
+        "gemm_shapes",
+        "matrix products of one size from one line in the profiled steps, on a device",
+        GPU,
+        ("batch", "int", "products in one call"),
+        ("m", "int", "rows of the result"),
+        ("n", "int", "columns of the result"),
+        ("k", "int", "length of the sums"),
+        ("dtype", "str", "fp32, tf32, fp16, bf16, fp8, int8: what its kernel computes in, as the name says"),
+        ("multiple", "int", "elements in 16 bytes of it; null where there are no tensor cores for it"),
+        ("aligned", "bool", "its kernel says so; else n and k (and m in a backward pass) are multiples of it"),
+        ("kernel_name", "str", "its longest kernel"),
+        ("calls", "int", "calls"),
+        ("device_ns", "int", "time of its kernels, all calls"),
+        ("flops_per_call", "float", "floating point operations of a call"),
+        ("flops_per_s", "float", "floating point operations a second that it reached"),
+        ("phase", "str", "as in ops"),
+        ("file", "str", "user's source file; for backward work that of the forward operator"),
+        ("line", "int", "user's source line"),
+        ("function", "str", "user's function that owns the line"),
+        ("module", "str", "module's path, its class where there is none"),
     ),
     table(
         "layout_conversions",
