@@ -85,6 +85,7 @@ def _rows(found: Sequence[Pattern], calls: Calls, costs: _Costs) -> list[dict[st
                 "math_backend": first.math,
                 "calls": -(-len(patterns) // steps),
                 "batch": prod(first.scores[:-2]),
+                "dimensions": len(first.scores),
                 "queries": first.scores[-2],
                 "keys": first.scores[-1],
                 "head_dim": first.head_dim,

@@ -12,6 +12,7 @@ from gpudoctor.engine.edits.kinds import EditValue
 from gpudoctor.engine.messages import render_line
 from gpudoctor.engine.remedy import make_diff
 from gpudoctor.engine.rule import Edit
+from gpudoctor.errors import RuleError
 
 _COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)")
 
@@ -40,6 +41,10 @@ def propose(
     """
     place = places[0] if edit.at is None else next((p for p in places if p and p.role == edit.at), None)
     if place is None or place.precision != "call" or place.file not in sources:
+        return None
+    if edit.when is not None and edit.when not in row:
+        raise RuleError(f"{where}: an edit's `when` names column {edit.when!r}, which the query does not give")
+    if edit.when is not None and not row[edit.when]:
         return None
     if any(row.get(name) is None for _, text in templates(edit) for name in _COLUMN.findall(text)):
         return None  # a value that is unknown would become a word in the user's code

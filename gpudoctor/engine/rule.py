@@ -62,11 +62,13 @@ class Edit:
         kind: one of the kinds that `edits/kinds.py` declares.
         values: what the kind's keys hold; texts may use the row's columns (`{{ _workers }}`).
         at: role of the location that it is about; None means the finding's own line.
+        when: a column that must hold something else than null or false, or there is no diff.
     """
 
     kind: str
     values: Mapping[str, EditValue]
     at: str | None = None
+    when: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ TABLES: tuple[Table, ...] = (
         ("math_backend", "bool", "scaled_dot_product_attention was called, and took its backend of single operators"),
         ("calls", "int", "how often it runs in a step"),
         ("batch", "int", "samples times heads"),
+        ("dimensions", "int", "of the scores: fused kernels take four, [batch, heads, queries, keys]; null if unknown"),
         ("queries", "int", "length of the sequence of queries"),
         ("keys", "int", "length of the sequence of keys"),
         ("head_dim", "int", "width of a query"),

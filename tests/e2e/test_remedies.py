@@ -29,6 +29,7 @@ CERTAIN: dict[tuple[str, str], str | Path] = {
     ("GD104", "dynamic"): RECOMPILE_LIMIT,
     ("GD203", "fused"): SAMPLES / "unfused-optimizer" / "train.py",
     ("GD203", "foreach"): LOOPED_ADAMAX,
+    ("GD204", "sdpa"): SAMPLES / "unfused-attention" / "train.py",
     ("GD209", "sparse"): SAMPLES / "dense-embedding-gradient" / "train.py",
     ("GD301", "defer"): RUNNING_LOSS,
     ("GD304", "on_device"): SAMPLES / "recreated-constant" / "train.py",

@@ -25,6 +25,12 @@ FORMS = {
     "a dimension": ("s = q @ k.mT / math.sqrt(d)\np = F.softmax(s, dim=-1)\nout = p @ v", ", scale=1.0 / math.sqrt(d)"),
     "half a power": ("s = q @ k.mT / d ** 0.5\np = F.softmax(s, dim=-1)\nout = p @ v", ", scale=1.0 / d ** 0.5"),
     "a quotient": ("s = q @ k.mT / (d / 2)\np = F.softmax(s, dim=-1)\nout = p @ v", ", scale=1.0 / (d / 2)"),
+    "einsum": (
+        "s = torch.einsum('bhqd,bhkd->bhqk', q, k) * 0.5\np = s.softmax(-1)\n"
+        "out = torch.einsum('bhqk, bhkd -> bhqd', p, v)",
+        ", scale=0.5",
+    ),
+    "einsum with dots": ("s = torch.einsum('...id,...jd->...ij', q, k)\np = s.softmax(-1)\nout = p @ v", ", scale=1.0"),
     "in one line": ("p = (q @ k.transpose(-2, -1) * 0.25).softmax(dim=-1)\nout = p @ v", ", scale=0.25"),
     "step by step": (
         "s = torch.matmul(q, k.permute(0, 1, 3, 2))\ns = s / math.sqrt(d)\ns = s + bias\n"
@@ -139,6 +145,9 @@ CASES = [
     Case("a learned scale", HEAD + PLAIN.replace("0.5", "self.temperature"), 6),
     Case("a scale that is passed in", HEAD + PLAIN.replace("0.5", "scale").replace("v)", "v, scale)"), 6),
     Case("dimensions of unknown place", HEAD + PLAIN.replace("k.mT", "k.transpose(1, 2)"), 6),
+    Case("einsum of another layout", HEAD + PLAIN.replace("q @ k.mT", "torch.einsum('bqhd,bkhd->bhqk', q, k)"), 6),
+    Case("einsum that is no product", HEAD + PLAIN.replace("q @ k.mT", "torch.einsum('bhqd,bhqd->bhqq', q, k)"), 6),
+    Case("einsum of queries and values", HEAD + PLAIN.replace("p @ v", "torch.einsum('bhqk,bhdk->bhqd', p, v)"), 6),
     Case("keys turned before", HEAD + PLAIN.replace("k.mT", "k"), 6),
     Case("another module", CLASS.replace("torch.nn.Dropout(p)", "Gate(p)"), 14),
     Case(

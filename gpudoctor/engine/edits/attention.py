@@ -45,15 +45,11 @@ class Attention:
         scores = self._softmax(self._dropped(self._inlined(weights)))
         if scores is None:
             return False
-        factors = self._product(self._scaled(self._masked(self._inlined(scores))))
+        factors = self._scores(self._scaled(self._masked(self._inlined(scores))))
         if factors is None:
             return False
-        self.query, turned = factors
-        key = self._untransposed(turned)
-        if key is None or not all(is_simple(value) and dotted(value) for value in (self.query, key, self.value)):
-            return False
-        self.key = key
-        return True
+        self.query, self.key = factors
+        return all(dotted(value) for value in (self.query, self.key, self.value))
 
     def check(self) -> None:
         """Raises NotCertainError where an argument of the call would be one of the results that are gone."""
@@ -80,8 +76,35 @@ class Attention:
                 return left, right
             case cst.Call(args=[left, right]) if full_name(self._source, value.func) == "torch.matmul":
                 return (left.value, right.value) if left.keyword is None and right.keyword is None else None
+            case cst.Call() if (factors := self._einsum(value)) is not None and factors[2] == "values":
+                return factors[:2]
             case _:
                 return None
+
+    def _einsum(self, value: cst.Call) -> tuple[cst.BaseExpression, cst.BaseExpression, str] | None:
+        """The factors of an einsum, and whether `bhqd,bhkd->bhqk` gives scores or `bhqk,bhkd->bhqd` takes values."""
+        match value.args:
+            case [cst.Arg(value=cst.SimpleString() as text), left, right] if not (left.keyword or right.keyword):
+                formula = str(text.evaluated_value).replace(" ", "")
+            case _:
+                return None
+        found = re.fullmatch(r"([a-zA-Z]*|\.\.\.)(\w)(\w),\1(\w)(\w)->\1(\w)(\w)", formula)
+        if found is None or full_name(self._source, value.func) != "torch.einsum":
+            return None
+        batch, a, b, c, d, e, f = found.groups()
+        if len({*batch.replace(".", ""), a, b, c, d}) != len(batch.replace(".", "")) + 3:
+            return None
+        if (a, c, b) == (e, f, d):
+            return left.value, right.value, "scores"
+        return (left.value, right.value, "values") if (a, b, d) == (e, c, f) else None
+
+    def _scores(self, value: cst.BaseExpression) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+        """Queries and keys of the product that makes the scores."""
+        if isinstance(value, cst.Call) and (einsum := self._einsum(value)) is not None:
+            return einsum[:2] if einsum[2] == "scores" else None
+        factors = self._product(value)
+        key = self._untransposed(factors[1]) if factors is not None else None
+        return (factors[0], key) if factors is not None and key is not None else None
 
     def _softmax(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a softmax over the last dimension is taken of."""
@@ -169,7 +192,7 @@ class Attention:
         """Whether a value is a product, or a name that the statement above gives one."""
         if isinstance(value, cst.Name) and self.first > 0:
             value = _given(self._body[self.first - 1], value.value) or value
-        return self._product(value) is not None
+        return self._scores(value) is not None
 
     def _factor(self, value: cst.BaseExpression) -> str | None:
         if not self._of_python(value):
