@@ -143,6 +143,12 @@ CASES = [
     Case("another dtype", HEAD + PLAIN.replace("softmax(-1)", "softmax(-1, dtype=torch.float32)"), 6),
     Case("large negative numbers", HEAD + PLAIN.replace("    p =", "    s = s.masked_fill(m == 0, -1e9)\n    p ="), 6),
     Case("a learned scale", HEAD + PLAIN.replace("0.5", "self.temperature"), 6),
+    Case(
+        "part of a learned scale",
+        HEAD + PLAIN.replace("0.5", "(tau / 2)").replace("    s =", "    tau = torch.ones(())\n    s ="),
+        7,
+    ),
+    Case("the width of another tensor", HEAD + PLAIN.replace("* 0.5", "/ math.sqrt(v.size(-1))"), 6),
     Case("a scale that is passed in", HEAD + PLAIN.replace("0.5", "scale").replace("v)", "v, scale)"), 6),
     Case("dimensions of unknown place", HEAD + PLAIN.replace("k.mT", "k.transpose(1, 2)"), 6),
     Case("einsum of another layout", HEAD + PLAIN.replace("q @ k.mT", "torch.einsum('bqhd,bkhd->bhqk', q, k)"), 6),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from gpudoctor.engine.edits import NotCertainError
+from gpudoctor.engine.edits.attention_scale import assigned, is_python_number, root_of_size
 from gpudoctor.engine.edits.names import dotted, full_name
 from gpudoctor.engine.edits.patterns import bare, is_minus_infinity, is_simple, keywords, number
 from gpudoctor.engine.edits.tree import Source
@@ -35,6 +36,8 @@ class Attention:
         self.dropout: str | None = None
         self.scale: str | None = "1.0"
         """Source of `scale=`; None where it is the default."""
+        self.scaled_by: str | None = None
+        """Of which tensor the default scale takes the width."""
 
     def read(self, product: cst.BaseExpression) -> bool:
         """Whether the product is the end of such a chain; if so, the attributes say what it computes."""
@@ -55,6 +58,8 @@ class Attention:
         """Raises NotCertainError where an argument of the call would be one of the results that are gone."""
         source = self._source
         texts = [source.source_of(value) for value in (self.query, self.key, self.value)]
+        if self.scaled_by is not None and self.scaled_by not in texts[:2]:
+            raise NotCertainError("the scale is that of another tensor")
         for text in (*texts, self.mask, self.dropout, self.scale):
             if text and self.intermediates & set(re.findall(r"\w+", text)):
                 raise NotCertainError("an intermediate result is used twice")
@@ -141,7 +146,7 @@ class Attention:
     def _is_dropout(self, call: cst.Call, module: str) -> bool:
         """Whether the class makes that attribute an `nn.Dropout`, and nothing else."""
         holder = next((above for above in self._source.above(call) if isinstance(above, cst.ClassDef)), None)
-        made = _assigned(self._source, holder, module) if holder else []
+        made = assigned(self._source, holder, module) if holder else []
         return (
             len(made) == 1
             and isinstance(made[0], cst.Call)
@@ -180,10 +185,10 @@ class Attention:
         """What is multiplied by the scale, or divided by its inverse."""
         match value:
             case cst.BinaryOperation(operator=cst.Divide(), left=left, right=right) if self._product_of(left):
-                self.scale = self._inverse(right)
+                self.scale = self._scale_of(right, 0.5)
                 return self._inlined(left)
             case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right) if self._product_of(left):
-                self.scale = self._factor(right)
+                self.scale = self._scale_of(right, -0.5)
                 return self._inlined(left)
             case _:
                 return value
@@ -194,52 +199,18 @@ class Attention:
             value = _given(self._body[self.first - 1], value.value) or value
         return self._scores(value) is not None
 
-    def _factor(self, value: cst.BaseExpression) -> str | None:
-        if not self._of_python(value):
+    def _scale_of(self, value: cst.BaseExpression, power: float) -> str | None:
+        """`scale=` for a factor (power -0.5 is the default's), or for a divisor (0.5); None for the default."""
+        if not is_python_number(self._source, self._body[self.first], value):
             raise NotCertainError("the scale may be a tensor")
-        return None if _is_default(self._source, value, power=-0.5) else self._text(bare(value))
-
-    def _inverse(self, value: cst.BaseExpression) -> str | None:
-        if not self._of_python(value):
-            raise NotCertainError("the scale may be a tensor")
-        if _is_default(self._source, value, power=0.5):
+        self.scaled_by = root_of_size(self._source, value, power)
+        if self.scaled_by is not None:
             return None
         text = self._text(bare(value))
-        simple = isinstance(value, cst.Name | cst.Attribute | cst.Call | cst.Float | cst.Integer)
-        return (
-            f"1.0 / {text}"
-            if simple or (isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Power))
-            else f"1.0 / ({text})"
-        )
-
-    def _of_python(self, value: cst.BaseExpression, deep: bool = True) -> bool:
-        """Whether a value is certainly a number of Python's: `scale=` takes no tensor."""
-        if _is_number(self._source, value):
-            return True
-        match value:
-            case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
-                return self._of_python(inner, deep)
-            case cst.BinaryOperation(
-                operator=cst.Power() | cst.Divide() | cst.Multiply() | cst.FloorDivide(), left=left, right=right
-            ):
-                return self._counts(left, deep) and self._counts(right, deep)
-            case cst.Name() | cst.Attribute() if deep:
-                return self._made_of_python(value)
-            case _:
-                return False
-
-    def _counts(self, value: cst.BaseExpression, deep: bool) -> bool:
-        """As `_of_python`; a plain name under a root or in a quotient is a dimension."""
-        return self._of_python(value, deep) or dotted(value) is not None
-
-    def _made_of_python(self, value: cst.Name | cst.Attribute) -> bool:
-        name = dotted(value)
-        if name is None:
-            return False
-        kind = cst.ClassDef if name.startswith("self.") else cst.FunctionDef
-        holder = next((above for above in self._source.above(self._body[self.first]) if isinstance(above, kind)), None)
-        made = _assigned(self._source, holder, name) if holder is not None else []
-        return bool(made) and all(self._of_python(one, deep=False) for one in made)
+        if power < 0:
+            return text
+        closed = not isinstance(value, cst.BinaryOperation) or isinstance(value.operator, cst.Power)
+        return f"1.0 / {text}" if closed else f"1.0 / ({text})"
 
     def _untransposed(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
         """What has its last two dimensions swapped."""
@@ -292,66 +263,8 @@ def _given(statement: cst.CSTNode, name: str) -> cst.BaseExpression | None:
     return None
 
 
-def _assigned(source: Source, holder: cst.CSTNode, name: str) -> list[cst.BaseExpression]:
-    """All that is assigned to a dotted name in a class or function."""
-    found = []
-    for node in source.all_nodes(holder):
-        match node:
-            case cst.Assign(targets=places, value=value):
-                found += [value for place in places if dotted(place.target) == name]
-            case cst.AnnAssign(target=target, value=value) if value is not None and dotted(target) == name:
-                found.append(value)
-            case cst.AugAssign(target=target, value=value) if dotted(target) == name:
-                found.append(cst.Name("changed"))
-            case cst.Param(name=parameter) if parameter.value == name:
-                found.append(cst.Name("passed"))
-            case _:
-                pass
-    return found
-
-
 def _dropout(p: str | None, training: str | None) -> str | None:
     p = p or "0.5"
     if training is None or training == "True":
         return p
     return None if training == "False" else f"{p} if {training} else 0.0"
-
-
-def _is_number(source: Source, value: cst.BaseExpression) -> bool:
-    """Whether a value is a number as written, a root, or a size of a tensor."""
-    match value:
-        case cst.Integer() | cst.Float() | cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape"))):
-            return True
-        case cst.Call(func=cst.Attribute(attr=cst.Name(value="size"))):
-            return True
-        case cst.Call():
-            return full_name(source, value.func) == "math.sqrt"
-        case _:
-            return False
-
-
-def _is_default(source: Source, value: cst.BaseExpression, power: float) -> bool:
-    """Whether a scale is the one that the function takes by itself: the last dimension's root, or its inverse."""
-    match value:
-        case cst.Call(args=[argument]) if power > 0 and full_name(source, value.func) == "math.sqrt":
-            return _is_last_size(argument.value)
-        case cst.BinaryOperation(operator=cst.Power(), left=left, right=right):
-            return number(right) == power and _is_last_size(left)
-        case _:
-            return False
-
-
-def _is_last_size(value: cst.BaseExpression) -> bool:
-    match value:
-        case cst.Call(
-            func=cst.Attribute(value=cst.Name(value="q" | "k" | "query" | "key"), attr=cst.Name(value="size")),
-            args=[at],
-        ):
-            return number(at.value) == -1
-        case cst.Subscript(
-            value=cst.Attribute(value=cst.Name(value="q" | "k" | "query" | "key"), attr=cst.Name(value="shape")),
-            slice=[part],
-        ):
-            return isinstance(part.slice, cst.Index) and number(part.slice.value) == -1
-        case _:
-            return False
