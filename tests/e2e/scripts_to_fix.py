@@ -175,3 +175,20 @@ for step in range(40):
     loss.backward()
     optimizer.step()
 """
+
+ANOMALY = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(32, 32), nn.Tanh())])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(60):
+    x = torch.randn(16, 32)
+    # where does the NaN come from?
+    with torch.autograd.set_detect_anomaly(True):
+        loss = (net(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+    optimizer.step()
+"""

@@ -13,6 +13,7 @@ import pytest
 from gpudoctor.engine.rulefile import load_rules
 from tests.e2e.conftest import SAMPLES, Checked, gpudoctor
 from tests.e2e.scripts_to_fix import (
+    ANOMALY,
     LAST_BATCH,
     LOOPED_ADAMAX,
     NO_SYMBOLS,
@@ -38,6 +39,7 @@ CERTAIN: dict[tuple[str, str], str | Path] = {
     ("GD601", "workers"): SLOW_READS,
     ("GD702", "frozen"): TEACHER,
     ("GD702", "no_grad"): SAMPLES / "graph-never-used" / "train.py",
+    ("GD704", "anomaly"): ANOMALY,
 }
 """Remedies that make a diff, each with a script that needs it."""
 
