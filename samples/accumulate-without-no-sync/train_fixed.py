@@ -35,7 +35,9 @@ class Trainer:
         else:
             dist.init_process_group("nccl" if self.cuda else "gloo", store=dist.HashStore(), rank=0, world_size=1)
         torch.manual_seed(11)
-        self.model = DistributedDataParallel(Unet().to(self.device), device_ids=[self.device.index] if self.cuda else None)
+        self.model = DistributedDataParallel(
+            Unet().to(self.device), device_ids=[self.device.index] if self.cuda else None
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3, fused=True)
 
     def signals(self, count=24, length=512):
