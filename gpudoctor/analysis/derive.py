@@ -16,6 +16,7 @@ from gpudoctor.analysis import (
     patterns,
     recompile_causes,
     repeated_calls,
+    unused_values,
 )
 from gpudoctor.profile import Profile
 
@@ -51,6 +52,8 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
         kernels = profile.table("kernels") if profile.measured("kernels") else None
         made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
+    if profile.measured("ops") and profile.table("ops")["forward_op"].notna().any():
+        made = {**made, "unused_values": unused_values.rows(profile.table("ops"), profile.sources)}
     if profile.measured("module_calls") and profile.measured("ops"):
         kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
         repeated = repeated_calls.rows(profile.rows("module_calls"), profile.table("ops"), kernels)

@@ -67,6 +67,18 @@ TABLES: tuple[Table, ...] = (
         ("dur_ns", "int", "time of the call: of its kernels where a device was watched, else on the host"),
     ),
     table(
+        "unused_values",
+        "one statement of the user's whose value nothing reads, and whose autograd nodes no backward call reached",
+        DETAIL,
+        ("file", "str", "user's source file"),
+        ("line", "int", "first line of the statement"),
+        ("function", "str", "enclosing function"),
+        ("names", "str", "names that it assigns"),
+        ("nodes", "int", "autograd nodes that it makes a step"),
+        ("dur_ns", "int", "host time a step of its operators, those of a module that it calls included"),
+        ("op", "int", "op id of the first of them"),
+    ),
+    table(
         "embedding_gradients",
         "one embedding whose gradient is made dense in the profiled steps",
         DETAIL,
