@@ -83,6 +83,7 @@ class Change:
         line: 1-based line that the edit is about.
         values: what the kind's keys hold.
         sha256: of the file's text as it was recorded, in UTF-8.
+        also: further lines that the same edit is made on.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class Change:
     line: int
     values: dict[str, str | int | tuple[str, ...] | dict[str, str]]
     sha256: str
+    also: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

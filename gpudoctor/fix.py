@@ -109,11 +109,8 @@ class _File:
 
     def add(self, finding: Finding, change: Change) -> str | None:
         """Makes one more edit; why it is not made, or None."""
-        line = moved(self.before, self.text, change.line)
-        if line is None:
-            return "another fix changes the same lines; apply that one and check again"
         try:
-            text = apply_edit(change.kind, change.values, self.text, line)
+            text = _made(change, self.text, self.before)
         except NotCertainError as error:
             return f"the change is not certain any more: {error}" if self.made else f"no certain change: {error}"
         if text != self.text and self._undoes(text):
@@ -130,13 +127,20 @@ class _File:
 
 def _again(change: Change, text: str, before: str) -> bool:
     """Whether an edit still has something to do."""
-    line = moved(before, text, change.line)
-    if line is None:
-        return False
     try:
-        return apply_edit(change.kind, change.values, text, line) != text
+        return _made(change, text, before) != text
     except NotCertainError:
         return False
+
+
+def _made(change: Change, text: str, before: str) -> str:
+    """A text with one more edit; `before` is the text whose lines the edit names."""
+    for line in (change.line, *change.also):
+        place = moved(before, text, line)
+        if place is None:
+            raise NotCertainError("another fix changes the same lines; apply that one and check again")
+        text = apply_edit(change.kind, change.values, text, place)
+    return text
 
 
 def moved(before: str, after: str, line: int) -> int | None:

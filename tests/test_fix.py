@@ -102,6 +102,15 @@ def test_what_is_left_alone_has_a_reason() -> None:
         assert said in reason
 
 
+def test_an_edit_of_several_lines_is_made_on_all_of_them() -> None:
+    text = "a = Conv2d(3, 4, 3)\nb = 1\nc = Conv1d(3, 4, 3)\n"
+    edit = read_edit({"call": "Conv1d|Conv2d", "set": {"bias": "False"}, "max_positional": 7}, "edit")
+    change = Change(edit.kind, "train.py", 1, dict(edit.values), digest(text), (3,))
+    one = Finding("GD409", "a", "b", "info", "c", remedy=Remedy("a", "b", change=change))
+    (patch,) = planned(one, text=text).patches
+    assert patch.after == text.replace("4, 3)", "4, 3, bias=False)")
+
+
 def test_only_the_chosen_findings_are_spoken_of() -> None:
     found = planned(finding(PIN, 4, rule="GD302"), finding(COLLECT, 9), chosen=lambda one: one.rule == "GD302")
     assert [one.rule for one in found.patches[0].findings] == ["GD302"]

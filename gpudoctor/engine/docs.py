@@ -52,9 +52,9 @@ locations count), the same function (`"function"`), or only the run (`"run"`; th
 ### Edits
 An `edit` makes the remedy a diff, which `gpudoctor fix` can apply:
 `{ call = "DataLoader", set = { drop_last = "True" } }`, `{ kind = "delete", calls = ["torch.cuda.empty_cache"] }`. It
-is about the finding's line, or that of the location whose role is `at`. `kind` is `keywords` when left out. Where
-the kind would have to guess, a column that the edit uses is null, or the one that `when` names is null or false, there
-is no diff, and the remedy's text has to do.
+is about the finding's line, or that of the location whose role is `at` (with `every = true` all of them). `kind` is
+`keywords` when left out. Where the kind would have to guess, a column that the edit uses is null, or that which `when`
+names is null or false, there is no diff, and the remedy's text has to do.
 
 | kind | what it does | keys |
 |---|---|---|

@@ -25,12 +25,15 @@ def read_edit(table: Mapping[str, Any], what: str) -> Edit:
         hint = suggestion(name, KINDS) or f"; the kinds are {', '.join(KINDS)}"
         raise FieldError(f"`{what}.kind` is {name!r}, which is no kind of edit{hint}")
     keys = KINDS[name].keys
-    only_known(table, ("kind", "at", "when", *keys), f"`{what}` (kind {name})")
+    only_known(table, ("kind", "at", "every", "when", *keys), f"`{what}` (kind {name})")
     values = {key: _value(table, key, declared, what) for key, declared in keys.items()}
     if name == DEFAULT_KIND and not (values["set"] or values["drop"]):
         raise FieldError(f"`{what}` changes nothing; give `set` or `drop`")
     at, when = (get_text(table, key, f"{what}.") if key in table else None for key in ("at", "when"))
-    return Edit(name, values, at, when)
+    every = table.get("every", False)
+    if not isinstance(every, bool) or (every and at is None):
+        raise FieldError(f"`{what}.every` must be true or false, and goes with `at`")
+    return Edit(name, values, at, when, every)
 
 
 def _value(table: Mapping[str, Any], key: str, declared: Key, what: str) -> EditValue:

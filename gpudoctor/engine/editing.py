@@ -39,8 +39,12 @@ def propose(
         places: the finding's own place, and its other ones.
         where: the rule, for errors.
     """
-    place = places[0] if edit.at is None else next((p for p in places if p and p.role == edit.at), None)
-    if place is None or place.precision != "call" or place.file not in sources:
+    found = [place for place in places if place and (edit.at is None or place.role == edit.at)]
+    found = [place for place in places[:1] if place] if edit.at is None else found if edit.every else found[:1]
+    if not found or len({place.file for place in found}) != 1 or any(place.precision != "call" for place in found):
+        return None
+    file, (line, *also) = found[0].file, dict.fromkeys(place.line for place in found)
+    if file not in sources:
         return None
     if edit.when is not None and edit.when not in row:
         raise RuleError(f"{where}: an edit's `when` names column {edit.when!r}, which the query does not give")
@@ -49,11 +53,10 @@ def propose(
     if any(row.get(name) is None for _, text in templates(edit) for name in _COLUMN.findall(text)):
         return None  # a value that is unknown would become a word in the user's code
     values = {key: _filled(value, row, where) for key, value in edit.values.items()}
-    text = sources[place.file]
-    diff = make_diff(edit.kind, values, place.file, text, place.line)
+    diff = make_diff(edit.kind, values, file, sources[file], line, *also)
     if diff is None:
         return None
-    return diff, Change(edit.kind, place.file, place.line, values, digest(text))
+    return diff, Change(edit.kind, file, line, values, digest(sources[file]), tuple(also))
 
 
 def digest(text: str) -> str:

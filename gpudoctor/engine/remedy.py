@@ -15,15 +15,15 @@ from gpudoctor.engine.edits import NotCertainError, apply_edit
 from gpudoctor.engine.edits.kinds import EditValue
 
 
-def make_diff(kind: str, values: Mapping[str, EditValue], path: str, text: str, line: int) -> str | None:
-    """One edit as a unified diff.
+def make_diff(kind: str, values: Mapping[str, EditValue], path: str, text: str, *lines: int) -> str | None:
+    """One edit as a unified diff; of several lines, all must be certain.
 
     Args:
         kind: one of the kinds of edits.
         values: what the kind's keys hold.
         path: path of the file, relative to where the diff will be applied.
         text: the file's text, with its own line ends.
-        line: 1-based line that the edit is about.
+        lines: 1-based lines that the edit is about.
 
     Returns:
         The diff with `a/` and `b/` prefixes; None where the change is not certain or changes nothing.
@@ -31,7 +31,10 @@ def make_diff(kind: str, values: Mapping[str, EditValue], path: str, text: str, 
     if not inside(path):
         return None
     try:
-        return unified(path, text, apply_edit(kind, values, text, line))
+        after = text
+        for line in sorted(lines, reverse=True):  # from below, so that the lines above stay where they are
+            after = apply_edit(kind, values, after, line)
+        return unified(path, text, after)
     except NotCertainError:
         return None
 

@@ -62,6 +62,7 @@ class Edit:
         kind: one of the kinds that `edits/kinds.py` declares.
         values: what the kind's keys hold; texts may use the row's columns (`{{ _workers }}`).
         at: role of the location that it is about; None means the finding's own line.
+        every: it is about all locations of that role, which must lie in one file, not the first one only.
         when: a column that must hold something else than null or false, or there is no diff.
     """
 
@@ -69,6 +70,7 @@ class Edit:
     values: Mapping[str, EditValue]
     at: str | None = None
     when: str | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,10 @@ def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { kind = 'methd' }\n"), "'method'"),
         (rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext = 'x'\nedit = { kind = 'wrap' }\n"), "the kinds are"),
         (
+            rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext='x'\nedit = { kind = 'sdpa', every = true }\n"),
+            "goes with `at`",
+        ),
+        (
             rule_text(thresholds=THRESHOLDS + "[remedies.a]\ntext='x'\nedit = { kind = 'method', attribute = 'f' }\n"),
             "lacks `to`: its new name",
         ),

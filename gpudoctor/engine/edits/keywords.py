@@ -31,8 +31,9 @@ def change(source: Source, line: int, values: Mapping[str, Any]) -> cst.Module:
 
 
 def covering(source: Source, name: str, line: int) -> cst.Call:
-    """The one call of a function or method of that name that covers the line."""
-    found = [call for call in source.nodes(cst.Call) if called_name(call) == name and source.covers(call, line)]
+    """The one call of a function or method of that name (or of one of several) that covers the line."""
+    names = name.split("|")
+    found = [call for call in source.nodes(cst.Call) if called_name(call) in names and source.covers(call, line)]
     if len(found) != 1:
         raise NotCertainError(f"{len(found) or 'no'} calls of {name} on the line")
     return found[0]

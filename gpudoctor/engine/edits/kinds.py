@@ -43,7 +43,9 @@ KINDS: Mapping[str, Kind] = {
     "keywords": Kind(
         "sets or drops keyword arguments of the one call of that name that covers the line",
         {
-            "call": Key("text", "name of the called function, without what stands before its last dot"),
+            "call": Key(
+                "text", "name of the called function, without what stands before its last dot; several with `|` between"
+            ),
             "set": Key("sources", "keyword arguments to set", {}),
             "drop": Key("names", "keyword arguments to remove", ()),
             "max_positional": Key("count", "positional arguments the call may have, so that none is passed twice", 1),
