@@ -72,7 +72,18 @@ FUNCTIONS = [
         HEAD + "def f(m, xs):\n    a = []\n    for x in xs:\n        a.append(m(x))\n    return sum(a)\n",
         5,
     ),
-    Case("a tensor is returned", HEAD + FUNCTION.replace(".item()", ""), 6),
+    Case("a tensor is returned", HEAD + FUNCTION.replace(".item()", "").replace("evaluate", "losses"), 6),
+    Case(
+        "a tensor is returned in training mode",
+        HEAD + FUNCTION.replace(".item()", "").replace("model.eval()", "pass"),
+        6,
+    ),
+    Case(
+        "a tensor is returned by what calls itself an evaluation",
+        HEAD + FUNCTION.replace(".item()", ""),
+        6,
+        HEAD + "@torch.no_grad()\n" + FUNCTION.replace(".item()", ""),
+    ),
     Case("a tensor is kept", HEAD + "def f(self, xs):\n    for x in xs:\n        self.last = self.m(x)\n", 4),
     Case(
         "a tensor is handed to another object",

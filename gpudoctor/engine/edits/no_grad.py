@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,19 @@ from gpudoctor.engine.edits import NotCertainError
 from gpudoctor.engine.edits.names import dotted, full_name, is_imported, spelled
 from gpudoctor.engine.edits.patterns import is_simple
 from gpudoctor.engine.edits.tree import Function, Loop, Source, is_literal
-from gpudoctor.engine.edits.uses import bound_in, functions, host_variables, is_bound_at, is_host_value, trains, uses
+from gpudoctor.engine.edits.uses import (
+    bound_in,
+    calls,
+    functions,
+    host_variables,
+    is_bound_at,
+    is_host_value,
+    trains,
+    uses,
+)
 from gpudoctor.engine.edits.wrap import wrapped
 
+_EVALUATION = re.compile(r"(^|_)(eval|evaluat(e|ion)|val|valid|validat(e|ion)|test|predict|infer|inference)(_|$)")
 _CONTEXTS = frozenset(
     {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode"}
 )
@@ -81,9 +92,20 @@ def _is_evaluation(source: Source, function: cst.FunctionDef) -> bool:
         return False
     known = host_variables(source, function)
     given = [node.value for node in source.nodes(cst.Return, function)]
-    if not all(is_host_value(source, value, known) for value in given):
+    if not all(is_host_value(source, value, known) for value in given) and not _says_so(source, function):
         return False
     return not _keeps_tensors(source, function.body, known)
+
+
+def _says_so(source: Source, function: cst.FunctionDef) -> bool:
+    """Whether a function calls itself an evaluation, and puts what it calls into evaluation mode."""
+    owners = set()
+    called = set()
+    for call, name in calls(source, function.body):
+        called.add(dotted(call.func))
+        if name == "eval" and isinstance(call.func, cst.Attribute) and not call.args:
+            owners.add(dotted(call.func.value))
+    return bool(owners & called - {None}) and _EVALUATION.search(function.name.value) is not None
 
 
 def _keeps_tensors(source: Source, within: cst.CSTNode, known: frozenset[str]) -> bool:
