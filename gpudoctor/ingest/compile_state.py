@@ -18,6 +18,6 @@ def counters(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 def caches(state: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of `cache_state`: one a kind; those that lie in one folder have its size in common."""
-    names = ("folder", "writable", "bytes", "files", "complete")
+    names = ("folder", "filesystem", "writable", "bytes", "files", "complete")
     folder = {name: state.get("folder", {}).get(name) for name in names}
     return [{"kind": kind, "enabled": enabled, **folder} for kind, enabled in sorted(state.get("enabled", {}).items())]

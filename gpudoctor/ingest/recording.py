@@ -141,6 +141,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:
         tables["settings"] = setting_sites.placed(environment["settings"], sources)
+        tables["environment"] = [{"name": name, "value": value} for name, value in environment["environment"].items()]
     for name in ("host", "input_lines"):
         content: list[dict[str, Any]] = part(rank / f"{name}.json", [])
         if content:

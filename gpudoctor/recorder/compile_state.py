@@ -25,7 +25,7 @@ def save(folder: Path) -> None:
     state = {
         "counters": counters,
         "enabled": torch_private.compile_caches(),
-        "folder": cache_folder(place) if place else {},
+        "folder": cache_folder(place) | {"filesystem": filesystem(place)} if place else {},
     }
     (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
 
@@ -54,3 +54,19 @@ def cache_folder(place: str, limit: int = MAX_FILES) -> dict[str, Any]:
                 continue
             files += 1
     return found | {"bytes": size, "files": files, "complete": True}
+
+
+def filesystem(place: str, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+    """Type of the file system that a path lies on; None where the system does not tell.
+
+    Args:
+        place: the path, which need not exist.
+        mounts: the table of mounts, see proc(5).
+    """
+    try:
+        rows = [line.split() for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
+    except OSError:
+        return None
+    real = os.path.realpath(place)
+    above = [(row[1], row[2]) for row in rows if len(row) > 2 and (real + "/").startswith(row[1].rstrip("/") + "/")]
+    return max(reversed(above), key=lambda row: len(row[0]), default=(None, None))[1]  # the last mount hides others

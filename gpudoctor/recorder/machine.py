@@ -47,6 +47,7 @@ def facts(touch_cuda: bool = False) -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cores": str(cores()),
+        "machine cores": str(os.cpu_count() or 1),
         "threads": str(torch.get_num_threads()),
     }
     readers: dict[str, Callable[[], str | None]] = {

@@ -269,6 +269,11 @@ TABLES: tuple[Table, ...] = (
         ("kind", "str", "fx_graph, aot_autograd"),
         ("enabled", "bool", "looked up and filled; null when torch does not say"),
         ("folder", "str", "where it is kept"),
+        (
+            "filesystem",
+            "str",
+            "type of the file system it lies on, e.g. ext4, nfs4; null when the system does not tell",
+        ),
         ("writable", "bool", "the folder can be written to"),
         ("bytes", "int", "size of all files in the folder; null when it is not there"),
         ("files", "int", "number of these files"),

@@ -134,6 +134,13 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     table(
+        "environment",
+        "one fact about the machine and the software, as `gpudoctor env` shows it",
+        CHECK,
+        ("name", "str", "e.g. cores, cpu limit, gpu, kernels for this gpu"),
+        ("value", "str", "its value as text"),
+    ),
+    table(
         "host",
         "one reading of the machine over the watched time",
         CHECK,

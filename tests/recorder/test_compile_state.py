@@ -70,3 +70,11 @@ def test_counters_and_caches_are_those_of_the_process(tmp_path: Path, disabled: 
     assert rows["fx_graph"]["enabled"] is not disabled
     assert rows["aot_autograd"]["enabled"] is not disabled
     assert rows["fx_graph"]["folder"] == str(tmp_path / "cache")
+
+
+def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("a / ext4 rw 0 0\nb /data nfs4 rw 0 0\nc /data/local xfs rw 0 0\nbroken\n")
+    found = [compile_state.filesystem(place, mounts) for place in ("/data/x", "/data/local/x", "/database")]
+    assert found == ["nfs4", "xfs", "ext4"]
+    assert compile_state.filesystem("/x", tmp_path / "none") is None
