@@ -140,8 +140,10 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["conv_sites"] = conv_sites.rows(sources)
     tables["constant_sites"] = constant_sites.rows(sources)
     if environment["settings"] is not None:
-        tables["settings"] = setting_sites.placed(environment["settings"], sources)
-        tables["environment"] = [{"name": name, "value": value} for name, value in environment["environment"].items()]
+        tables |= {
+            "settings": setting_sites.placed(environment["settings"], sources),
+            "environment": [{"name": name, "value": value} for name, value in environment["environment"].items()],
+        }
     for name in ("host", "input_lines"):
         content: list[dict[str, Any]] = part(rank / f"{name}.json", [])
         if content:

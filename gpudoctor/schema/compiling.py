@@ -272,7 +272,7 @@ TABLES: tuple[Table, ...] = (
         (
             "filesystem",
             "str",
-            "type of the file system it lies on, e.g. ext4, nfs4; null when the system does not tell",
+            "type of the file system it lies on, e.g. ext4, nfs4; null when unknown",
         ),
         ("writable", "bool", "the folder can be written to"),
         ("bytes", "int", "size of all files in the folder; null when it is not there"),
