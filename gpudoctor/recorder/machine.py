@@ -59,6 +59,7 @@ def facts(touch_cuda: bool = False) -> dict[str, str]:
         "shared memory": _shared_memory,
         "numa nodes": _numa,
         "cpu capability": torch.backends.cpu.get_cpu_capability,
+        "cpu matrix units": _cpu_matrix_units,
         "cpu governor": lambda: _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "huge pages": lambda: _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
         "virtual machine": _hypervisor,
@@ -180,6 +181,16 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _cpu_matrix_units() -> str | None:
+    """Instructions for products in half precision: AMX works on tiles, AVX-512 on vectors (names as in Linux)."""
+    known = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16")
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("flags"):
+            has = set(line.partition(":")[2].split())
+            return ", ".join(name for name in known if name in has) or None
+    return None
 
 
 def _memory() -> str:
