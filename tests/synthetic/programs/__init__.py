@@ -1,0 +1,1 @@
+"""Training scripts for the synthetic machine, in pairs: `problem` and `healthy`."""
