@@ -40,6 +40,8 @@ class A:
 CASES = [
     Case("a mean loss", EPOCH, 7, DONE),
     Case("made twice", DONE, 7),
+    Case("by float()", EPOCH.replace("loss.item()", "float(loss)"), 7, DONE),
+    Case("copied first", EPOCH.replace("loss.item()", "loss.detach().cpu().item()"), 7, DONE),
     Case(
         "a count",
         COUNT,

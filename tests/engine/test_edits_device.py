@@ -23,9 +23,11 @@ CASES = [
     one("a text", "m = torch.full((2,), 0.5).to('cuda:1')", "m = torch.full((2,), 0.5, device='cuda:1')"),
     one("without blocking", "m = torch.eye(n).to(device, non_blocking=True)", "m = torch.eye(n, device=device)"),
     one(
-        "a chain",
-        "m = torch.triu(torch.ones(t, t), diagonal=1).bool()[None].to(x.device)",
+        "new axes",
+        "m = torch.triu(torch.ones(t, t), diagonal=1).bool()[None, :].expand(x.size(0), -1).to(x.device)",
+        "m = torch.triu(torch.ones(t, t, device=x.device), diagonal=1).bool()[None, :].expand(x.size(0), -1)",
     ),
+    one("taken by a tensor", "m = torch.arange(t)[order].to(x.device)"),
     one(
         "a chain of methods and functions",
         "m = (torch.triu(torch.ones(t, t), diagonal=1) == 1).unsqueeze(0).to(x.device)  # c",

@@ -11,6 +11,7 @@ from typing import Any
 import libcst as cst
 
 from gpudoctor.engine.edits import NotCertainError
+from gpudoctor.engine.edits.names import dotted
 from gpudoctor.engine.edits.patterns import number
 from gpudoctor.engine.edits.tree import Function, Loop, Source, called_name
 from gpudoctor.engine.edits.uses import calls, functions, is_bound_at, is_host_value, uses
@@ -54,15 +55,24 @@ def _read(source: Source, value: cst.BaseExpression) -> cst.Call:
     match value:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value="item")), args=[]):
             return value
+        case cst.Call(func=cst.Name(value="float"), args=[cst.Arg(keyword=None, star="", value=inner)]) if dotted(
+            inner
+        ):
+            return value
         case cst.BinaryOperation(operator=cst.Multiply() | cst.Divide(), left=cst.Call() as left, right=right):
-            if called_name(left) == "item" and is_host_value(source, right):
+            if called_name(left) in ("item", "float") and is_host_value(source, right):
                 return _read(source, left)
     raise NotCertainError("what is added is not one value that is read")
 
 
 def _inner(read: cst.Call) -> cst.BaseExpression:
-    assert isinstance(read.func, cst.Attribute)
-    return read.func.value
+    """What is read, without the copies and detachings that were made for it."""
+    value = read.func.value if isinstance(read.func, cst.Attribute) else read.args[0].value
+    while isinstance(value, cst.Call) and called_name(value) in ("cpu", "detach") and not value.args:
+        if not isinstance(value.func, cst.Attribute):
+            break
+        value = value.func.value
+    return value
 
 
 def _loop(source: Source, statement: cst.SimpleStatementLine) -> cst.For | cst.While:

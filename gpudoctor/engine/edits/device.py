@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,18 +74,34 @@ def _on(source: Source, value: cst.BaseExpression, device: str) -> cst.BaseExpre
             if name not in _METHODS or not _plain(arguments):
                 raise NotCertainError("the tensor is computed from others")
             return value.with_changes(func=function.with_changes(value=_on(source, inner, device)))
-        case cst.BinaryOperation(left=left, right=right) if is_literal(right):
+        case (
+            cst.BinaryOperation(left=left, right=other)
+            | cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(comparator=other)])
+        ) if is_literal(other):
             return value.with_changes(left=_on(source, left, device))
+        case cst.Subscript(value=inner, slice=parts) if _adds_axes(source, parts):
+            return value.with_changes(value=_on(source, inner, device))
         case cst.UnaryOperation(expression=inner):
             return value.with_changes(expression=_on(source, inner, device))
-        case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(comparator=other)]) if is_literal(other):
-            return value.with_changes(left=_on(source, left, device))
         case _:
             raise NotCertainError("no tensor that is the same on each device")
 
 
 def _plain(arguments: Any) -> bool:
     """Whether arguments are numbers and names of them."""
-    return all(
-        not argument.star and (is_literal(argument.value) or is_simple(argument.value)) for argument in arguments
-    )
+    return all(not argument.star and (_is_size(argument.value) or is_simple(argument.value)) for argument in arguments)
+
+
+def _is_size(value: cst.BaseExpression) -> bool:
+    match value:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[cst.Arg(value=at)]):
+            return is_literal(at)
+        case cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape"))):
+            return True
+        case _:
+            return is_literal(value)
+
+
+def _adds_axes(source: Source, parts: Any) -> bool:
+    """Whether a subscript has nothing but `None`, `:`, `...` and numbers in it."""
+    return all(re.fullmatch(r"(None|\.\.\.|[-:\d ]*),? ?", source.source_of(part)) for part in parts)
