@@ -192,3 +192,24 @@ for step in range(60):
         loss.backward()
     optimizer.step()
 """
+
+ACCUMULATING = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+PARTS = 4
+torch.manual_seed(0)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(40):
+    optimizer.zero_grad()
+    for part in range(PARTS):
+        x, y = torch.randn(16, 32), torch.randint(0, 8, (16,))
+        loss = nn.functional.cross_entropy(model(x), y) / PARTS
+        loss.backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""

@@ -13,6 +13,7 @@ import pytest
 from gpudoctor.engine.rulefile import load_rules
 from tests.e2e.conftest import SAMPLES, Checked, gpudoctor
 from tests.e2e.scripts_to_fix import (
+    ACCUMULATING,
     ANOMALY,
     LAST_BATCH,
     LOOPED_ADAMAX,
@@ -41,11 +42,12 @@ CERTAIN: dict[tuple[str, str], str | Path] = {
     ("GD603", "persistent"): SAMPLES / "workers-respawned" / "train.py",
     ("GD702", "frozen"): TEACHER,
     ("GD702", "no_grad"): SAMPLES / "graph-never-used" / "train.py",
+    ("GD703", "no_sync"): ACCUMULATING,
     ("GD704", "anomaly"): ANOMALY,
 }
 """Remedies that make a diff, each with a script that needs it."""
 
-ONLY_ON_A_GPU = {("GD302", "pin"), ("GD401", "high")}
+ONLY_ON_A_GPU = {("GD302", "pin"), ("GD401", "high"), ("GD602", "pin")}
 """Remedies of findings that a CPU run does not have; tests/engine makes their diffs."""
 
 each_remedy = pytest.mark.parametrize(
