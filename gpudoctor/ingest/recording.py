@@ -23,6 +23,7 @@ from gpudoctor.ingest import (
     compile_log,
     compile_state,
     device,
+    explicit_calls,
     inductor_context,
     input_tables,
     integrity,
@@ -138,7 +139,10 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["optimizers"] = log.optimizers
     tables["dtype_sites"] = dtype_sites.rows(sources)
     tables["conv_sites"] = conv_sites.rows(sources)
-    tables["constant_sites"] = constant_sites.rows(sources)
+    tables |= {
+        "explicit_calls": explicit_calls.rows(log.explicit_calls, step_rows, sources),
+        "constant_sites": constant_sites.rows(sources),
+    }
     if environment["settings"] is not None:
         tables |= {
             "settings": setting_sites.placed(environment["settings"], sources),

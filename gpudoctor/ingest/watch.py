@@ -111,6 +111,18 @@ class Mark:
     burst: int
 
 
+@dataclass(frozen=True, slots=True)
+class ExplicitCall(Span):
+    """A call of `what` (`torch.cuda.synchronize`, …) under the user's line; `by_user`: made by that very line."""
+
+    what: str
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    by_user: bool = True
+    thread: int | None = None
+
+
 @dataclass(slots=True)
 class WatchLog:
     """Everything in a watch log, each kind in time order; `stated` are steps whose end the caller stated.
@@ -132,6 +144,7 @@ class WatchLog:
     compilations: list[Compilation] = field(default_factory=list)
     own_work: list[OwnWork] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    explicit_calls: list[ExplicitCall] = field(default_factory=list)
     loaders: list[dict[str, Any]] = field(default_factory=list)
     compile_calls: list[dict[str, Any]] = field(default_factory=list)
     schedulers: list[dict[str, Any]] = field(default_factory=list)
@@ -176,6 +189,14 @@ def read(path: Path) -> WatchLog:
     return log
 
 
+def _add_work(log: WatchLog, kind: str, start: int, end: int, rest: list[Any]) -> None:
+    """Adds work between the steps' own: the script's explicit calls, and gpudoctor's."""
+    if kind == "X":
+        log.explicit_calls.append(ExplicitCall(start, end, *rest))
+    else:
+        log.own_work.append(OwnWork(start, end, *rest))
+
+
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
     things = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers, "A": log.scalers, "Z": log.optimizers}
@@ -202,8 +223,8 @@ def _add(log: WatchLog, row: list[Any]) -> None:
             log.compilations.append(Compilation(start, end, *rest))
         case "G":
             log.memory.append((start, *map(int, rest)))
-        case "P":
-            log.own_work.append(OwnWork(start, end, *rest))
+        case "X" | "P":
+            _add_work(log, kind, start, end, rest)
         case "M":
             log.marks.append(Mark(start, *rest))
         case _:

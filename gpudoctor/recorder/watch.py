@@ -21,6 +21,9 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a
                                             gradient scaler
     ["Z", {…}]                              an optimizer that was constructed
+    ["X", start, end, what, file, line, function, by_user, thread]   the script waited for the device, emptied a cache
+                                            or collected garbage by hand
+    ["L", {…}]  ["C", {…}]  ["H", {…}]      a DataLoader, a torch.compile call, a learning-rate scheduler
 """
 
 from __future__ import annotations
