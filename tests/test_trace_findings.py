@@ -64,7 +64,7 @@ def test_zeroed_gradients_are_priced_by_their_kernels_where_only_profiled_steps_
 
 def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden() -> None:
     made = found("tracelens/mi300__resnet_act_checkpoint.json.gz")
-    assert set(made) == {"GD801"}
+    assert set(made) == {"GD408", "GD801"}
     finding = made["GD801"]
     assert finding.severity == "warning"  # one rank cannot tell sending from a wait that every step has
     assert finding.where is None  # all-reduces come from hooks without a line; only 10 µs broadcasts have one
@@ -73,9 +73,15 @@ def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden()
     assert "bfloat16" not in finding.remedy.text  # its gradients are bfloat16
 
 
+def test_a_convolution_library_that_transposes_is_priced_by_its_transposes() -> None:
+    made = found("tracelens/mi300__resnet_act_checkpoint.json.gz")["GD408"]
+    assert made.severity == "warning"  # 473 batched_transpose kernels in three steps, 2.7 ms
+    assert made.saving is not None and 900_000 < made.saving.ns_per_step < 1_000_000
+
+
 def test_a_recommender_on_a100_reads_values_between_its_collectives() -> None:
     made = found("hta/trace_diff_control__control.json.gz")
-    assert set(made) == {"GD201", "GD301", "GD402"}
+    assert set(made) == {"GD201", "GD301", "GD402", "GD407"}
     assert {rule for rule, finding in made.items() if finding.severity == "warning"} == {"GD301", "GD402"}
     assert "_local_scalar_dense" in made["GD301"].message
     assert "TF32" in made["GD402"].message
