@@ -129,6 +129,7 @@ class WatchLog:
 
     Attributes:
         worker_times: batches that a loader's workers made, and their wall and CPU nanoseconds in all.
+        work: start, end, number, calls and time of what printed, saved or collected garbage; `kinds` has the numbers.
         memory: time, device and statistics of the CUDA allocator after a step.
         damaged: lines that could not be read.
         last_ns: end of the last event.
@@ -151,6 +152,8 @@ class WatchLog:
     scalers: list[dict[str, Any]] = field(default_factory=list)
     scaler_steps: list[ScalerStep] = field(default_factory=list)
     optimizers: list[dict[str, Any]] = field(default_factory=list)
+    work: list[list[int]] = field(default_factory=list)
+    kinds: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
@@ -199,7 +202,15 @@ def _add_work(log: WatchLog, kind: str, start: int, end: int, rest: list[Any]) -
 
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
-    things = {"L": log.loaders, "C": log.compile_calls, "H": log.schedulers, "A": log.scalers, "Z": log.optimizers}
+    things: dict[str, list[Any]] = {
+        "L": log.loaders,
+        "C": log.compile_calls,
+        "H": log.schedulers,
+        "A": log.scalers,
+        "Z": log.optimizers,
+        "N": log.kinds,
+        "Q": log.work,
+    }
     made = things.get(kind)
     if made is not None:
         made.append(row[1])

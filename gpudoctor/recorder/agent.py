@@ -28,6 +28,7 @@ from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.leaves import Leaves
 from gpudoctor.recorder.line_marks import LineMarks
+from gpudoctor.recorder.logging_calls import LoggingCalls
 from gpudoctor.recorder.loop import Loop, Signal
 from gpudoctor.recorder.module_calls import ModuleCalls
 from gpudoctor.recorder.open_files import OpenFiles
@@ -36,6 +37,7 @@ from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place, world_size
 from gpudoctor.recorder.scalers import Scalers, autocast_around
 from gpudoctor.recorder.settings_watch import SettingsWatch
+from gpudoctor.recorder.tally import Tally
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.recorder.what_if import WhatIf
 from gpudoctor.userfiles import UserFiles
@@ -70,6 +72,8 @@ class Agent:
         self.calls = ModuleCalls(self.files, self.watch.now)
         self.evaluation = EvaluationWatch(self.calls, self.live)
         self.marks = LineMarks(self.files, self.targets, self.what_if, self.calls)
+        self.tally = Tally(self.watch)
+        self.logging = LoggingCalls(self.patches, self.tally, self.files, self.live, self.watch.now)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
         self.settings = SettingsWatch(self.files, self.live)
         self.scalers = Scalers(self.watch, self.files)
@@ -117,6 +121,7 @@ class Agent:
         self.pid = os.getpid()
         self.place.forget()
         self.watch.forget()
+        self.tally.forget()
         self.compiles.forget()
         self.targets.forget()
         self.scalers.forget()
@@ -159,6 +164,7 @@ class Agent:
 
     def optimizer_ended(self, identity: int, kind: str) -> None:
         """An optimizer stepped ("O") or a scaler skipped it ("S")."""
+        self.tally.flush()
         now, here = self.watch.now(), threading.get_ident()
         self.optimizer_events += 1
         self.place.claim()
@@ -216,6 +222,7 @@ class Agent:
 
     def batch_asked(self) -> Callable[[], None]:
         """The loop asks for a batch; lines of the dataset are not marked."""
+        self.tally.flush()
         self.place.claim()
         # a loader in another thread is prefetching: its batches end no step
         here = threading.current_thread() is threading.main_thread()
@@ -283,6 +290,8 @@ class Agent:
 
     def boundary(self, now: int) -> None:
         """A step ended at `now`."""
+        self.tally.flush()
+        self.logging.look_again()
         if self._thread is None:
             self._thread = threading.get_ident()
         self.evaluation.disarm()
@@ -384,6 +393,7 @@ class Agent:
         parts: list[tuple[str, Callable[[], None]]] = [
             ("the last profiler burst", self.bursts.close),
             ("what loader workers took", self.note_workers),
+            ("the last of what was logged", self.tally.flush),
             ("the watch log", self.watch.flush),
             ("the compile log", self.compiles.flush),
             ("the compiler's counters", lambda: compile_state.save(self.place.folder)),

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from gpudoctor import stepping
-from gpudoctor.recorder import compile_calls, cuda, explicit_calls, optimizers, schedulers, stopping
+from gpudoctor.recorder import compile_calls, cuda, explicit_calls, gc_watch, optimizers, schedulers, stopping
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
@@ -90,6 +90,8 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     if not stated:
         agent.patches.on_undo(stepping.listen(_step_marks(agent)))
     agent.settings.install(agent.patches)
+    agent.logging.install()
+    gc_watch.watch(agent.patches, agent.tally, agent.files, agent.live, agent.watch.now)
     agent.evaluation.install(agent.patches)
     noted = agent.what_if.note_compile_call
     compile_calls.install(

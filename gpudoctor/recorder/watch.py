@@ -18,6 +18,8 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
                                             or aside: a block that the script recorded itself
     ["M", start, start, number, burst]      a profiled step began
     ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
+    ["Q", [start, end, number, calls, ns]]  work of the kind and place `number`, added up between two events of the loop
+    ["N", {…}]                              what a number stands for: kind (print, log, checkpoint, …, gc), name, stack
     ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a
                                             gradient scaler
     ["Z", {…}]                              an optimizer that was constructed

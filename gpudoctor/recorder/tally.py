@@ -1,0 +1,51 @@
+"""Adds up short work of one kind between two events of the loop: a hundred prints a step are one row of the watch.
+
+A row is `["Q", [first_start, last_end, number, calls, ns]]`; what a number stands for is said once:
+`["N", {number, …}]`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.watch import Watch
+
+
+class Tally:
+    """Sums by place; `flush` at every event that may end a step, as the steps are cut afterwards."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._numbers: dict[Any, int] = {}
+        self._open: dict[int, list[int]] = {}
+
+    def number(self, key: Any, about: dict[str, Any] | None = None) -> int | None:
+        """The number of something that was said before; with `about` it is said now."""
+        number = self._numbers.get(key)
+        if number is None and about is not None:
+            number = self._numbers[key] = len(self._numbers)
+            self._watch.add("N", {"number": number, **about})
+        return number
+
+    @torch_private.as_torch_code  # called where Dynamo looks at every frame
+    def add(self, number: int, start: int, end: int) -> None:
+        """Something took from `start` to `end`."""
+        row = self._open.get(number)
+        if row is None:
+            self._open[number] = [start, end, 1, end - start]
+        else:
+            row[1] = end
+            row[2] += 1
+            row[3] += end - start
+
+    def flush(self) -> None:
+        """Writes the sums and begins new ones."""
+        if self._open:
+            rows, self._open = self._open, {}
+            for number, (start, end, calls, ns) in rows.items():
+                self._watch.add("Q", (start, end, number, calls, ns))
+
+    def forget(self) -> None:
+        """A forked child begins anew."""
+        self._numbers, self._open = {}, {}
