@@ -6,15 +6,16 @@ BIN := $(VENV)/bin
 PIP_FLAGS ?=
 PYTEST_ARGS ?=
 JOBS ?= 2
+GPU_CHECK_ARGS ?=
 DEMO := samples/graph-break/train.py
 
 PIP_INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv browser test check format docs screenshot clean
+.PHONY: help demo venv browser test check gpu-check format docs screenshot clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## diagnose a sample script; the report's path is the last line printed
 	@$(BIN)/gpudoctor check $(DEMO)
@@ -32,6 +33,9 @@ check: $(VENV)/.dev ## linters, types, rule examples, generated docs up to date
 	@echo "docs/rules.md";           $(BIN)/gpudoctor rules docs --check
 	@echo "diagnosis.schema.json";   $(BIN)/python scripts/diagnosis_schema.py --check
 
+gpu-check: $(VENV)/.installed ## on a machine with a GPU: every sample and its twin (GPU_CHECK_ARGS="--only host-sync")
+	@$(BIN)/python scripts/gpu_check.py $(GPU_CHECK_ARGS)
+
 format: $(VENV)/.dev ## format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -44,7 +48,7 @@ screenshot: $(VENV)/.dev browser ## docs/report.png from a fresh report on a sam
 	@report=$$($(BIN)/gpudoctor check samples/loader-stall/train.py | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png
 
 clean: ## remove .venv, recordings, caches and build output
-	rm -rf $(VENV) .gpudoctor build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .gpudoctor gpu-check build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 browser:

@@ -24,7 +24,7 @@ def test_help_is_the_default_and_lists_the_targets(arguments: tuple[str, ...]) -
     done = make(*arguments)
     assert done.returncode == 0
     listed = {line.split()[1] for line in done.stdout.splitlines()}
-    assert {"demo", "test", "check", "screenshot", "clean", "help"} <= listed
+    assert {"demo", "test", "check", "gpu-check", "screenshot", "clean", "help"} <= listed
 
 
 @pytest.mark.parametrize("version", ["3.10.14", None])
