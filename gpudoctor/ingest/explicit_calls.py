@@ -9,14 +9,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpudoctor.clocks import CLOCKS
 from gpudoctor.ingest.watch import ExplicitCall
 
 SHORT_BLOCK = 3  # statements under an `if` that take a time between them; a longer block does other work as well
-_CLOCKS = frozenset(
-    {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "default_timer"}
-    | {"elapsed_time", "clock"}
-)
-"""Functions and methods that read a clock (modules time and timeit, CUDA events)."""
 
 
 def rows(
@@ -93,6 +89,6 @@ def _reads_clock(statement: ast.stmt) -> bool:
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-            if name in _CLOCKS:
+            if name in CLOCKS:
                 return True
     return False

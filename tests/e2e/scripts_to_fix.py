@@ -213,3 +213,19 @@ for step in range(40):
     optimizer.step()
 dist.destroy_process_group()
 """
+
+EMPTIED_CACHE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(32, 64), nn.SiLU(), nn.Linear(64, 32))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(40):
+    x = torch.randn(16, 32)
+    loss = (net(x) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    torch.cuda.empty_cache()  # make room
+"""

@@ -15,6 +15,7 @@ from tests.e2e.conftest import SAMPLES, Checked, gpudoctor
 from tests.e2e.scripts_to_fix import (
     ACCUMULATING,
     ANOMALY,
+    EMPTIED_CACHE,
     LAST_BATCH,
     LOOPED_ADAMAX,
     NO_SYMBOLS,
@@ -35,6 +36,8 @@ CERTAIN: dict[tuple[str, str], str | Path] = {
     ("GD209", "sparse"): SAMPLES / "dense-embedding-gradient" / "train.py",
     ("GD301", "defer"): RUNNING_LOSS,
     ("GD304", "on_device"): SAMPLES / "recreated-constant" / "train.py",
+    ("GD306", "collect_less"): SAMPLES / "explicit-synchronize" / "train.py",
+    ("GD306", "keep_cache"): EMPTIED_CACHE,
     ("GD404", "dedent"): SAMPLES / "autocast-around-backward" / "train.py",
     ("GD409", "no_bias"): SAMPLES / "conv-bias-before-norm" / "train.py",
     ("GD505", "drop"): SAMPLES / "grads-zeroed-not-dropped" / "train.py",
@@ -47,8 +50,8 @@ CERTAIN: dict[tuple[str, str], str | Path] = {
 }
 """Remedies that make a diff, each with a script that needs it."""
 
-ONLY_ON_A_GPU = {("GD302", "pin"), ("GD401", "high"), ("GD602", "pin")}
-"""Remedies of findings that a CPU run does not have; tests/engine makes their diffs."""
+ONLY_ON_A_GPU = {("GD302", "pin"), ("GD306", "drop"), ("GD401", "high"), ("GD602", "pin")}
+"""Remedies of findings that a CPU run does not have; tests/engine and the rules' examples make their diffs."""
 
 each_remedy = pytest.mark.parametrize(
     ("rule", "remedy"), [pytest.param(*pair, marks=pytest.mark.xdist_group("-".join(pair))) for pair in CERTAIN]

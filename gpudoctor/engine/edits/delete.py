@@ -10,6 +10,8 @@ import libcst as cst
 from gpudoctor.engine.edits import NotCertainError
 from gpudoctor.engine.edits.names import full_name
 from gpudoctor.engine.edits.tree import Source, is_literal
+from gpudoctor.engine.edits.unused import without_import
+from gpudoctor.engine.edits.waiting import check_nothing_waits
 
 
 def change(source: Source, line: int, values: Mapping[str, Any]) -> cst.Module:
@@ -24,9 +26,11 @@ def change(source: Source, line: int, values: Mapping[str, Any]) -> cst.Module:
     call = found[0]
     if not all(is_literal(arg.value) and not arg.star for arg in call.args):
         raise NotCertainError("the call computes its arguments")
+    if values["purpose"] == "wait":
+        check_nothing_waits(source)
     parent = source.parent(call)
     if isinstance(parent, cst.Expr):
-        return without_statement(source, parent)
+        return without_import(without_statement(source, parent), call.func)
     if isinstance(parent, cst.WithItem) and parent.asname is None:
         return without_item(source, parent)
     raise NotCertainError("what the call returns is used")

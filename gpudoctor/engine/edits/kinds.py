@@ -59,8 +59,18 @@ KINDS: Mapping[str, Kind] = {
         {"attribute": Key("text", "the method's name"), "to": Key("text", "its new name")},
     ),
     "delete": Kind(
-        "deletes the one call that stands alone as a statement, or dedents the `with` block that it opens",
-        {"calls": Key("dotted", "what may be called, e.g. `torch.cuda.empty_cache`; imported names are followed")},
+        "deletes the one call that stands alone as a statement, or dedents the `with` block that it opens; an import "
+        "from Python's library that nothing else uses goes with it",
+        {
+            "calls": Key("dotted", "what may be called, e.g. `torch.cuda.empty_cache`; imported names are followed"),
+            "purpose": Key(
+                "text",
+                "`wait`: the call waits for the device, and stays where the file reads a clock, or has streams, "
+                "events, CUDA graphs, or copies to the host that do not wait by themselves",
+                "none",
+                ("none", "wait"),
+            ),
+        },
     ),
     "insert": Kind(
         "inserts a statement, unless it is there already; names in it must be imported by the file",
