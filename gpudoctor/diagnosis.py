@@ -414,6 +414,11 @@ class Diagnosis:
         """Findings that count and that no other finding explains."""
         return tuple(finding for finding in self.live if finding.explained_by is None)
 
+    @property
+    def inconclusive(self) -> bool:
+        """Nothing can be said: no step and no compile log was seen, or no rule could be judged."""
+        return not (self.run.steps or self.run.source == "log") or not (self.passed or self.findings)
+
     def explained(self, finding: Finding) -> tuple[Finding, ...]:
         """The findings that one explains, directly or through another of them, in their order."""
         below = {finding.fingerprint}

@@ -76,6 +76,7 @@ def _several(inputs: list[Input], config: Config, shape: OutputFormat, report: P
     elif report is not None:
         write_report(ranks.shown.diagnosis, report)
     from gpudoctor.reporters import ranks as reporter
+    from gpudoctor.reporters.wording import inconclusive
 
     with standard_output() as stream:
         if shape is OutputFormat.FULL:
@@ -83,6 +84,9 @@ def _several(inputs: list[Input], config: Config, shape: OutputFormat, report: P
             reporter.print_table(ranks, stream)
         else:
             stream.write(to_json(ranks) if shape is OutputFormat.JSON else reporter.render_concise(ranks))
+    for rank in ranks.ranks if shape is OutputFormat.CONCISE else ():
+        if why := inconclusive(rank.diagnosis):
+            say(f"gpudoctor: rank {rank.rank}: {why}")
     codes = {exit_code(rank.diagnosis, config) for rank in ranks.ranks}
     if any(one.certain for one in ranks.left_out):
         codes.add(ExitCode.ERROR)

@@ -95,6 +95,7 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
     """
     from gpudoctor import reporters
     from gpudoctor.cli.output import say, standard_output
+    from gpudoctor.reporters.wording import inconclusive
 
     if report is not None:
         write_report(diagnosis, report)
@@ -109,6 +110,8 @@ def publish(diagnosis: Diagnosis, shape: OutputFormat, report: Path | None) -> N
             stream.write(f"{_shown(report)}\n")
     if report is not None and shape is OutputFormat.JSON:
         say(_shown(report))
+    if shape is OutputFormat.CONCISE and (why := inconclusive(diagnosis)):  # no line to read, and the exit code is 4
+        say(f"gpudoctor: {why}")
 
 
 def write_report(diagnosis: Diagnosis, report: Path) -> None:
@@ -141,8 +144,7 @@ def exit_code(diagnosis: Diagnosis, config: Config, script_failed: bool = False)
 
     if script_failed:
         return ExitCode.SCRIPT_FAILED
-    seen = diagnosis.run.steps or diagnosis.run.source == "log"
-    if not seen or not (diagnosis.passed or diagnosis.findings):
+    if diagnosis.inconclusive:
         return ExitCode.INCONCLUSIVE
     if config.fail_on != "never":
         limit = SEVERITIES.index(config.fail_on)

@@ -34,6 +34,16 @@ _MAX_DIGITS = 9
 _SAME_WORDS = 5
 """Words at the beginning that make two texts alike: Dynamo words a break's reason and its explanation that way."""
 
+_NO_FACT = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are at attempt attempted be by call called calls can cannot case cases config currently do does doing"
+        " dynamo for from here how in is it its know not of on or support supported supporting supports that the this"
+        " to torch trace traced tracing unsupported was were when which with yet",
+    )
+)
+"""Words that name no fact of a break: articles, and what Dynamo says of every one ("does not know how to trace")."""
+
 _KEPT_FILTERS = ("capitalize", "default", "first", "last", "length", "lower", "sort", "unique", "upper")
 
 
@@ -111,11 +121,15 @@ def render_line(template: str, row: Mapping[str, Any], where: str) -> str:
 def alike(text: str | None, others: str | Iterable[str | None] | None) -> bool:
     """Whether a text says what another (or one of several) says: the test `is like`.
 
-    Case and punctuation aside, one contains the other or both begin with the same five words. Null is like nothing.
+    Case and punctuation aside, one contains the other, both begin with the same five words, or the text has no word of
+    its own beyond those that carry no fact ("Dynamo does not support …"). Null is like nothing.
     """
     words = _words(text)
+    facts = _facts(words)
     for other in [others] if others is None or isinstance(others, str) else others:
         theirs = _words(other)
+        if facts and facts <= _facts(theirs):
+            return True
         if words and theirs and (_within(words, theirs) or _within(theirs, words)):
             return True
         if len(words) >= _SAME_WORDS and words[:_SAME_WORDS] == theirs[:_SAME_WORDS]:
@@ -125,6 +139,11 @@ def alike(text: str | None, others: str | Iterable[str | None] | None) -> bool:
 
 def _words(text: str | None) -> list[str]:
     return re.findall(r"\w+", (text or "").lower())
+
+
+def _facts(words: list[str]) -> set[str]:
+    """The words that say something, each in the singular."""
+    return {word.removesuffix("s") for word in words if word not in _NO_FACT}
 
 
 def _within(words: list[str], others: list[str]) -> bool:

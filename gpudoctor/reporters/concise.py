@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.diagnosis import Diagnosis, Finding
-from gpudoctor.reporters.wording import one_line, place, saving_amount
+from gpudoctor.reporters.wording import one_line, place, saving_amount, saving_share
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -15,7 +15,8 @@ def render(diagnosis: Diagnosis) -> str:
 
 def _line(finding: Finding, cause: Finding | None) -> str:
     where = place(finding.where) if finding.where else "-"
-    saving = f" ({saving_amount(finding.saving)}, {finding.saving.grade})" if finding.saving else ""
+    worth = finding.saving
+    saving = f" ({saving_amount(worth)}, {saving_share(worth)}, {worth.grade})" if worth else ""
     rule = f"{one_line(finding.rule)} {one_line(finding.name)}"
     why = f" [explained by {one_line(cause.rule)} {place(cause.where)}]" if cause else ""
     return f"{where}: {finding.severity} {rule}: {one_line(finding.message)}{saving}{why}"

@@ -126,6 +126,11 @@ def verdict(diagnosis: Diagnosis) -> str:
     return f"A step takes {format_ns(diagnosis.run.step_ns)}."
 
 
+def inconclusive(diagnosis: Diagnosis) -> str | None:
+    """Why nothing can be said, for formats that are empty then; None when something can."""
+    return f"inconclusive: {verdict(diagnosis).removeprefix('Inconclusive: ')}" if diagnosis.inconclusive else None
+
+
 def budget_percentages(budget: Budget) -> tuple[str, ...]:
     """The shares in per cent with one decimal, rounded so that what is shown adds up to 100.0 (largest remainder)."""
     total = sum(share.ns for share in budget.shares)
@@ -243,5 +248,6 @@ def _overhead(run: Run) -> Fact:
     if not run.step_ns or run.profiled_step_ns is None:
         return Fact("Profiler overhead", NOT_MEASURED, "needs bare and profiled steps", known=False)
     ratio = run.profiled_step_ns / run.step_ns - 1
-    value = f"+{format_share(ratio)}" if ratio >= 0 else "none"
+    share = format_share(ratio)
+    value = "none" if ratio < 0 else share if share.startswith("<") else f"+{share}"
     return Fact("Profiler overhead", value, f"{format_ns(run.profiled_step_ns)} a step, light profiler")

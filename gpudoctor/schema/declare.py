@@ -48,7 +48,7 @@ CHECK = "record the run with `gpudoctor check train.py`"
 DETAIL = "let the run reach a profiled step: more steps, or fewer compiles in them"
 COMPILE = "run `gpudoctor check` on a torch (2.7 or newer) that writes the structured compile log"
 WHAT_IF = (
-    "run `gpudoctor check train.py` on a script that compiles nothing and runs long enough to be stopped; "
+    "only a script that compiles nothing is tried, after gpudoctor has stopped it (`--steps N` stops it sooner); "
     "--what-if=inductor counts kernels as well"
 )
 GPU = "run `gpudoctor check` on a machine with a GPU, or `gpudoctor analyze` on a trace recorded with one"

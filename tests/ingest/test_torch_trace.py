@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.cli import main
 from gpudoctor.cli.options import exit_code
 from gpudoctor.config import Config
 from gpudoctor.diagnose import diagnose
@@ -151,6 +152,22 @@ def test_the_command_line_reads_a_log_and_answers_sql(tmp_path: Path) -> None:
     assert json.loads(run("analyze", "trace", "--output-format", "json"))["counters"]["graph_breaks"] == 4
     sql = "select count(*) as n from compilations where limit_hit"
     assert json.loads(run("query", "trace", sql, "--output-format", "json")) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_concise_says_why_a_log_of_no_compilation_is_inconclusive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    for rank in range(ranks):
+        (tmp_path / f"rank_{rank}.log").write_text(record({"chromium_event": {}}))
+    monkeypatch.setattr(sys, "argv", ["gpudoctor", "analyze", str(tmp_path), "--output-format", "concise"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert (left.value.code, said.out) == (4, "")
+    lines = said.err.splitlines()
+    assert len(lines) == ranks
+    assert all("inconclusive: Nothing was compiled. No rule could be judged on this run." in line for line in lines)
 
 
 # -- what stands in a log, and what the tables make of it ------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_concise_is_one_line_a_finding_that_counts() -> None:
     lines = render("concise", diagnoses.realistic()).splitlines()
     assert len(lines) == 6
     assert lines[0].startswith("train.py:17: error GD101 graph-break: Dynamo breaks `Net.forward`")
-    assert lines[0].endswith("(≤ 1.61 ms/step, estimated)")
+    assert lines[0].endswith("(≤ 1.61 ms/step, 31 % of the step, estimated)")
     assert lines[3].endswith("was compiled again, 1.24 s.")
     assert lines[5].endswith("is read once a step. [explained by GD101 train.py:17]")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpudoctor.diagnosis import Run, Saving
+import pytest
+
+from gpudoctor.diagnosis import Diagnosis, Run, Saving
 from gpudoctor.reporters import wording
 
 from . import diagnoses
@@ -57,3 +59,9 @@ def test_a_diagnosis_without_a_verdict_still_gets_one() -> None:
 def test_nothing_found_names_what_could_not_be_judged() -> None:
     partly = replace(diagnoses.clean(), not_measured=diagnoses.realistic().not_measured)
     assert wording.nothing_found(partly) == "Nothing found on the 1 rule judged. 5 rules could not be judged."
+
+
+@pytest.mark.parametrize(("profiled_ns", "value"), [(1_210_000, "+21 %"), (1_000_100, "< 0.1 %"), (990_000, "none")])
+def test_the_overhead_has_one_sign(profiled_ns: int, value: str) -> None:
+    run = Run("train.py", step_ns=1_000_000, step_count=20, profiled_step_ns=profiled_ns, steps=30)
+    assert wording.facts(Diagnosis(run=run))[4].value == value
