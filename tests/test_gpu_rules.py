@@ -39,3 +39,24 @@ def test_the_problem_is_found(rule: str, watched: bool) -> None:
 def test_the_twin_has_no_warning(rule: str, watched: bool) -> None:
     found = diagnosed(pairs.PAIRS[rule][1], watched).findings
     assert not [f.rule for f in found if f.rule == rule or f.severity != "info"]
+
+
+def marked(rule: str) -> set[int]:
+    """Lines of the programs that are marked as this rule's problem."""
+    source = Path(pairs.__file__).read_text(encoding="utf-8").splitlines()
+    return {number for number, line in enumerate(source, 1) if rule in line.partition("# problem:")[2].split()}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in pairs.PAIRS if marked(rule)])
+def test_a_problem_is_one_finding_on_its_line(rule: str) -> None:
+    """Light steps have their lines from the detail steps: not once with the line and once without."""
+    (found,) = (finding for finding in diagnosed(pairs.PAIRS[rule][0], True).findings if finding.rule == rule)
+    assert found.where is not None
+    assert found.where.line in marked(rule)
+
+
+@pytest.mark.parametrize("rule", ["GD301", "GD302", "GD303"])
+def test_what_a_line_costs_counts_every_profiled_step(rule: str) -> None:
+    (found,) = (finding for finding in diagnosed(pairs.PAIRS[rule][0], True).findings if finding.rule == rule)
+    assert found.where is not None
+    assert (found.where.precision, found.count) == ("call", {"GD301": 3}.get(rule, 1))

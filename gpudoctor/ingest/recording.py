@@ -28,6 +28,7 @@ from gpudoctor.ingest import (
     input_tables,
     integrity,
     kineto,
+    light_lines,
     loop_work,
     module_calls,
     ops,
@@ -258,7 +259,10 @@ def _traces(
         for name in _DEVICE_TABLES:
             if filled := getattr(found, name):
                 parts.setdefault(name, []).append(filled)
-    return {name: schema.from_columns(name, columns.joined(some)) for name, some in parts.items()}
+    joined = {name: columns.joined(some) for name, some in parts.items()}
+    if "kernels" in joined:
+        light_lines.fill(joined)
+    return {name: schema.from_columns(name, made) for name, made in joined.items()}
 
 
 def _windows(
