@@ -453,7 +453,7 @@ def from_json(text: str | bytes, where: str = "diagnosis") -> Diagnosis:
                 f"{where}: diagnosis schema {schema!r} is not {SCHEMA}; update gpudoctor or diagnose again"
             )
         return msgspec.json.decode(text, type=Diagnosis)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not a gpudoctor diagnosis ({error})") from None
 
 

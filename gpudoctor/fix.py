@@ -6,13 +6,15 @@ Pure: takes the texts of the files and gives texts. `patching.py` reads and writ
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpudoctor.diagnosis import Change, Diagnosis, Finding
 from gpudoctor.engine.editing import digest
 from gpudoctor.engine.edits import NotCertainError, apply_edit
-from gpudoctor.engine.remedy import inside, unified
+from gpudoctor.engine.remedy import unified
+from gpudoctor.engine.rule import Rule
+from gpudoctor.fixable import Read, change_of, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,43 +59,49 @@ class Plan:
 
 def plan(
     diagnosis: Diagnosis,
-    read: Callable[[str], str | None],
+    rules: Iterable[Rule],
+    read: Callable[[str], Read],
     *,
     chosen: Callable[[Finding], bool] = lambda finding: True,
-    previews: Collection[str] = (),
+    previews: bool = False,
 ) -> Plan:
     """Makes the edits of all findings, one after the other on the text that the last one left.
 
+    The edits are the rules'; the diagnosis only says which of them, on which lines, and what a column filled in.
+
     Args:
         diagnosis: its findings in their order: where two remedies disagree, the first one holds.
-        read: the text of a file as it is now; None when it cannot be read as UTF-8.
+        rules: all known rules.
+        read: a file as it is now, by the name that the diagnosis has for it.
         chosen: which findings are asked for; the others are not spoken of.
-        previews: ids of rules whose findings are left alone because they are previews.
+        previews: fixes of preview rules are made as well.
+
+    Raises:
+        InputError: the diagnosis holds a change that its rule does not make.
     """
+    by_id = {rule.id: rule for rule in rules}
     left: list[Left] = []
     stale: dict[str, Stale] = {}
-    by_file: dict[str, _File] = {}
+    by_file: dict[Hashable, _File] = {}
+    seen: dict[str, Read] = {}
     for finding in filter(chosen, diagnosis.findings):
-        reason = _why_not(finding, previews)
-        if reason is not None:
-            left.append(Left(finding, reason))
+        rule = by_id.get(finding.rule)
+        change = change_of(finding, rule)
+        reason = why_not(finding, rule, change, previews, read)
+        if reason is not None or change is None:
+            left.append(Left(finding, reason or ""))
             continue
-        change = finding.remedy.change  # type: ignore[union-attr]
-        assert change is not None
-        if change.file not in by_file and change.file not in stale:
-            text = read(change.file)
-            why = _stale(change, text)
-            if why is None and text is not None:
-                by_file[change.file] = _File(text)
-            else:
-                stale[change.file] = Stale(change.file, why or "")
-        if change.file in stale:
+        now = seen[change.file] if change.file in seen else seen.setdefault(change.file, read(change.file))
+        if now.text is None or digest(now.text) != change.sha256:
+            stale[change.file] = Stale(change.file, now.reason or "is not what was recorded")
             left.append(Left(finding, stale[change.file].reason))
-        elif (reason := by_file[change.file].add(finding, change)) is not None:
+            continue
+        file = by_file.setdefault(now.identity, _File(now.name, now.text))
+        if (reason := file.add(finding, change)) is not None:
             left.append(Left(finding, reason))
     patches = [
-        Patch(name, file.before, file.text, tuple(finding for finding, _ in file.made))
-        for name, file in sorted(by_file.items())
+        Patch(file.name, file.before, file.text, tuple(finding for finding, _ in file.made))
+        for file in sorted(by_file.values(), key=lambda file: file.name)
         if file.text != file.before
     ]
     return Plan(tuple(patches), tuple(left), tuple(stale.values()))
@@ -102,7 +110,8 @@ def plan(
 class _File:
     """A file while edits are made on it, one on top of the other."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
         self.before = text
         self.text = text
         self.made: list[tuple[Finding, Change]] = []
@@ -160,26 +169,6 @@ def moved(before: str, after: str, line: int) -> int | None:
 
 def _rows(text: str) -> Iterable[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
-def _why_not(finding: Finding, previews: Collection[str]) -> str | None:
-    if finding.accepted is not None:
-        return f"accepted: {finding.accepted}"
-    if finding.rule in previews:
-        return "the rule is a preview; `--preview` applies its fixes as well"
-    if finding.remedy is None or finding.remedy.change is None:
-        return "no certain change; `gpudoctor explain` and the report say what to do"
-    if not inside(finding.remedy.change.file):
-        return "the file lies outside of the working folder"
-    return None
-
-
-def _stale(change: Change, text: str | None) -> str | None:
-    if text is None:
-        return "is not there, or not below this folder, or no UTF-8 text"
-    if digest(text) != change.sha256:
-        return "is not what was recorded"
-    return None
 
 
 def counted(patches: Iterable[Patch]) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 HELP = """Show, as a diff, the fixes of the newest recording that are certain; with --apply, make them.
 
 Run it in the folder in which the run was recorded. A file that changed since then is an error, and so is, with --apply,
-one with changes that git has not committed: commit them first, so that the fix can be told from them."""
+one with changes that git has not committed: commit them first, so that the fix can be told from them. The diff is
+printed, and kept beside the recording, before a file is changed."""
 
 
 def fix(
@@ -52,28 +54,57 @@ def fix(
     rules = load_rules(config.rule_dirs)
     words = tuple(part for word in rule or () for part in word.replace(",", " ").split())
     chosen = {one.id for one in select_rules(rules, replace(config, select=words))} if words else None
-    previews = {one.id for one in rules if one.status == "preview" and not (preview or config.preview)}
-    diagnosis = _diagnosis(path, config, rules)
     found = plan(
-        diagnosis,
-        lambda name: patching.read_text(folder, name),
+        _diagnosis(path, config, rules),
+        rules,
+        lambda name: patching.read(folder, name),
         chosen=lambda finding: chosen is None or finding.rule in chosen,
-        previews=previews,
+        previews=preview or config.preview,
     )
     if found.stale:
         raise UsageError(_stale(found, path))
-    if apply and found.patches:
-        dirty = [] if allow_dirty else patching.uncommitted(folder, [patch.file for patch in found.patches])
-        if dirty:
-            raise UsageError(
-                f"{', '.join(dirty)}: changes that are not committed; commit or stash them, or pass --allow-dirty. "
-                "Nothing was written"
-            )
-        patching.write(folder, found.patches)
+    if apply:
+        _check(folder, found, allow_dirty)
+    diff = "".join(patch.diff for patch in found.patches)
     with standard_output() as stream:
-        stream.write("".join(patch.diff for patch in found.patches))
-    _summary(found, apply)
+        stream.write(diff)
+    if apply and found.patches:
+        saved = _saved(diff, path)
+        patching.write(folder, found.patches)
+        if saved is not None:
+            say(f"gpudoctor: the diff is kept: `git apply -R {shlex.quote(saved)}` takes it back")
+    _summary(found, rules, apply)
     return 0
+
+
+def _check(folder: Path, found: Plan, allow_dirty: bool) -> None:
+    """Raises UsageError where a file must not be changed."""
+    from gpudoctor import patching
+    from gpudoctor.reporters.wording import one_line
+    from gpudoctor.uncommitted import uncommitted
+
+    dirty = {} if allow_dirty else uncommitted(folder, [patch.file for patch in found.patches])
+    if dirty:
+        said = "; ".join(f"{one_line(name)}: {one_line(reason)}" for name, reason in dirty.items())
+        raise UsageError(f"{said}. Commit or stash them, or pass --allow-dirty. Nothing was written")
+    patching.check_writable(folder, found.patches)
+
+
+def _saved(diff: str, path: Path) -> str | None:
+    """Puts the diff beside the recording, before a file is changed; where, or None when there is no place for it."""
+    if not path.is_dir():
+        return None
+    for number in range(1, 1000):
+        target = path / ("fix.patch" if number == 1 else f"fix-{number}.patch")
+        try:
+            with target.open("x", encoding="utf-8", newline="") as file:
+                file.write(diff)
+            return str(target)
+        except FileExistsError:
+            continue
+        except OSError:
+            return None
+    return None
 
 
 def _diagnosis(path: Path, config: Config, rules: tuple[Rule, ...]) -> Diagnosis:
@@ -92,29 +123,51 @@ def _diagnosis(path: Path, config: Config, rules: tuple[Rule, ...]) -> Diagnosis
         from gpudoctor.ingest import open_path
 
         return diagnose(open_path(path), rules, config)
-    raise InputError(f"{path}: no recording and no diagnosis; record a run with `gpudoctor check train.py`")
+    raise InputError(
+        f"{path}: no recording and no diagnosis; {_above(path) or 'record a run with `gpudoctor check train.py`'}"
+    )
+
+
+def _above(path: Path) -> str | None:
+    """Where the recordings of a folder above are, for somebody who stands in one of its sub-folders."""
+    from gpudoctor.recording import HOME
+
+    here = Path.cwd()
+    if path.parts[:1] != (HOME,):
+        return None
+    for levels, folder in enumerate(here.parents, start=1):
+        if (folder / path).exists():
+            return f"{'../' * levels}{HOME} has recordings: run this in {folder}"
+    return None
 
 
 def _stale(found: Plan, path: Path) -> str:
-    said = "; ".join(f"{stale.file} {stale.reason}" for stale in found.stale)
-    home = path.resolve().parent.parent
-    elsewhere = path.resolve().parent.name == ".gpudoctor" and home != Path.cwd()
+    from gpudoctor.recording import HOME
+    from gpudoctor.reporters.wording import one_line
+
+    said = "; ".join(f"{one_line(stale.file)} {one_line(stale.reason)}" for stale in found.stale)
+    home = next((above.parent for above in path.resolve().parents if above.name == HOME), None)
+    elsewhere = home is not None and home != Path.cwd().resolve()
     how = f"run this in {home}" if elsewhere else "run `gpudoctor check` again"
     return f"{said}, so its lines may be others now; {how}. Nothing was written"
 
 
-def _summary(found: Plan, applied: bool) -> None:
+def _summary(found: Plan, rules: tuple[Rule, ...], applied: bool) -> None:
     """What was done and what was left alone, on standard error: standard output is the diff."""
     from gpudoctor.fix import counted
+    from gpudoctor.fixable import remedy_of
     from gpudoctor.reporters.wording import one_line, place
     from gpudoctor.units import plural
 
+    by_id = {rule.id: rule for rule in rules}
     for patch in found.patches:
         for finding in patch.findings:
-            risk = finding.remedy.risk if finding.remedy else None
-            say(f"gpudoctor: {finding.rule} {place(finding.where)}: risk: {one_line(risk) if risk else 'none known'}")
+            remedy = remedy_of(finding, by_id.get(finding.rule))
+            risk = one_line(remedy.risk) if remedy is not None and remedy.risk else "none known"
+            say(f"gpudoctor: {finding.rule} {place(finding.where)}: risk: {risk}")
     for left in found.left:
-        say(f"gpudoctor: left alone: {left.finding.rule} {place(left.finding.where)}: {one_line(left.reason)}")
+        rule = one_line(left.finding.rule)
+        say(f"gpudoctor: left alone: {rule} {place(left.finding.where)}: {one_line(left.reason)}")
     number = sum(counted(found.patches).values())
     if not number:
         say("gpudoctor: there is nothing that can be fixed with certainty")

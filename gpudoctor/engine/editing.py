@@ -16,6 +16,12 @@ from gpudoctor.errors import RuleError
 
 _COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)")
 
+_SOURCE_KEYS = frozenset({"set", "statement", "to"})
+"""Keys whose texts become source text."""
+
+_NUMBER = r"[0-9]{1,9}"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,99}(?:\.[A-Za-z_][A-Za-z0-9_]{0,99}){0,9}"
+
 
 def templates(edit: Edit) -> Iterator[tuple[str, str]]:
     """The texts of an edit that may use a row's columns, with their keys."""
@@ -39,11 +45,10 @@ def propose(
         places: the finding's own place, and its other ones.
         where: the rule, for errors.
     """
-    found = [place for place in places if place and (edit.at is None or place.role == edit.at)]
-    found = [place for place in places[:1] if place] if edit.at is None else found if edit.every else found[:1]
-    if not found or len({place.file for place in found}) != 1 or any(place.precision != "call" for place in found):
+    target = aimed(edit, places)
+    if target is None:
         return None
-    file, (line, *also) = found[0].file, dict.fromkeys(place.line for place in found)
+    file, line, also = target
     if file not in sources:
         return None
     if edit.when is not None and edit.when not in row:
@@ -56,7 +61,57 @@ def propose(
     diff = make_diff(edit.kind, values, file, sources[file], line, *also)
     if diff is None:
         return None
-    return diff, Change(edit.kind, file, line, values, digest(sources[file]), tuple(also))
+    return diff, Change(edit.kind, file, line, values, digest(sources[file]), also)
+
+
+def aimed(edit: Edit, places: tuple[Location | None, ...]) -> tuple[str, int, tuple[int, ...]] | None:
+    """The file, the line and further lines that an edit is about; None where they are not known for certain.
+
+    Args:
+        edit: what the rule declares.
+        places: the finding's own place, and its other ones.
+    """
+    found = [place for place in places if place and (edit.at is None or place.role == edit.at)]
+    found = [place for place in places[:1] if place] if edit.at is None else found if edit.every else found[:1]
+    if not found or len({place.file for place in found}) != 1 or any(place.precision != "call" for place in found):
+        return None
+    line, *also = dict.fromkeys(place.line for place in found)
+    return found[0].file, line, tuple(also)
+
+
+def refilled(edit: Edit, stored: Mapping[str, EditValue]) -> dict[str, EditValue] | None:
+    """The values of an edit made again of the rule; of a stored change only what columns filled in is taken.
+
+    That must look like what a column gives: a whole number, and where it becomes no source text a dotted name as well.
+    None where the stored values are not those of this edit.
+    """
+    if stored.keys() != edit.values.keys():
+        return None
+    values: dict[str, EditValue] = {}
+    for key, declared in edit.values.items():
+        value = _refilled(declared, stored[key], source=key in _SOURCE_KEYS)
+        if value is None:
+            return None
+        values[key] = value
+    return values
+
+
+def _refilled(declared: EditValue, given: EditValue, source: bool) -> EditValue | None:
+    """One value of an edit, made again; None where the given one is another."""
+    if isinstance(declared, dict) and isinstance(given, dict):
+        same = given.keys() == declared.keys()
+        fits = same and all(_fits(text, given[name], source) for name, text in declared.items())
+        return {name: given[name] for name in declared} if fits else None
+    if isinstance(declared, str) and isinstance(given, str):
+        return given if _fits(declared, given, source) else None
+    return declared if given == declared else None
+
+
+def _fits(template: str, text: str, source: bool) -> bool:
+    """Whether a text is what the template can become."""
+    slot = _NUMBER if source else rf"(?:{_NUMBER}|{_NAME})"
+    literals = re.split(r"\{\{.*?\}\}|\{%.*?%\}", " ".join(template.split()))
+    return "{%" not in template and re.fullmatch(slot.join(map(re.escape, literals)), text) is not None
 
 
 def digest(text: str) -> str:

@@ -42,7 +42,8 @@ def make_diff(kind: str, values: Mapping[str, EditValue], path: str, text: str, 
 def inside(path: str) -> bool:
     """Whether a path as a recording has it names a file below the working folder."""
     pure = PurePosixPath(path.replace("\\", "/"))
-    return not (pure.is_absolute() or ".." in pure.parts or re.match(r"[A-Za-z]:|cell ", path))
+    strange = re.match(r"[A-Za-z]:|cell ", path) or not path.strip() or any(ord(c) < 32 or ord(c) == 127 for c in path)
+    return not (pure.is_absolute() or ".." in pure.parts or strange)
 
 
 def unified(path: str, before: str, after: str) -> str | None:

@@ -91,6 +91,7 @@ class FindingView:
     because: Markup | None
     children: tuple[FindingView, ...]
     when_wrong: Markup | None
+    apply: str
     recheck: str
     suppress: str
     accepted: Markup | None
@@ -217,6 +218,7 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         if finding.explained_by is None
         else (),
         when_wrong=prose.blocks(finding.when_wrong) if finding.when_wrong else None,
+        apply=wording.fix_command(diagnosis.run, finding),
         recheck=wording.command(diagnosis.run, "--select", rule),
         suppress=f"# gpudoctor: ignore[{rule}] reason",
         accepted=prose.inline(finding.accepted) if finding.accepted is not None else None,

@@ -69,6 +69,13 @@ def fixable(diagnosis: Diagnosis) -> str | None:
     return f"`gpudoctor fix` can apply {plural(number, 'fix', 'fixes')}: it shows the diff" if number else None
 
 
+def fix_command(run: Run, finding: Finding) -> str:
+    """The command that shows a finding's certain change of a run that was recorded here; empty when there is none."""
+    if run.source != "run" or not appliable(finding):
+        return ""
+    return f"gpudoctor fix --rule {code_word(finding.rule)} --dry-run"
+
+
 def place(where: Location | None) -> str:
     """`train.py:17`, or an honest word when no line is known."""
     return one_line(str(where)) if where else "no line known"

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpudoctor.diagnosis import from_json
+from gpudoctor.diagnosis import Change, Diagnosis, Remedy, from_json
 from gpudoctor.reporters import html
 from gpudoctor.reporters.viewmodel import IN_FULL
 
@@ -152,6 +152,21 @@ def test_a_finding_brings_everything_it_knows() -> None:
         "#f-a1f09c3e77d2",
     ):
         assert part in text
+
+
+def test_a_certain_change_comes_with_the_command_that_shows_and_applies_it() -> None:
+    one = diagnoses.graph_break()
+    change = Change("keywords", "train.py", 17, {}, "0" * 64)
+    certain = replace(one, remedy=Remedy("a", "b", "--- a/train.py\n", change=change))
+    run = diagnoses.realistic().run
+    command = "gpudoctor fix --rule GD101 --dry-run"
+    assert command in html.render(Diagnosis(run, findings=(certain,)))
+    for run_, finding in (
+        (run, one),
+        (run, replace(certain, accepted="why")),
+        (replace(run, source="trace"), certain),
+    ):
+        assert "gpudoctor fix" not in html.render(Diagnosis(run_, findings=(finding,)))
 
 
 def test_the_first_three_findings_are_open() -> None:

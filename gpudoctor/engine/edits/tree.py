@@ -121,6 +121,8 @@ def edited(text: str, change: Callable[[Source], cst.Module]) -> str:
     """
     if "\ufffd" in text:
         raise NotCertainError("the file is not UTF-8 text")
+    if "\r" in text and "\n" not in text:
+        raise NotCertainError("the file's lines end in a carriage return alone: git and patch see one line")
     mark, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     try:
         source = _source(body)
