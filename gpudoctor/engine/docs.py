@@ -60,7 +60,9 @@ names is null or false, there is no diff, and the remedy's text has to do.
 |---|---|---|
 {kinds}
 
-Texts and the values of `set` are templates over the row's columns. `gpudoctor/engine/edits/` has a module a kind.
+Texts and the values of `set` are templates over the row's columns. `gpudoctor fix` makes the edit again of the rule: what a
+column filled in must be a whole number, or, where it becomes no source text, a dotted name. `gpudoctor/engine/edits/` has a
+module a kind.
 
 ### The query
 One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. One row is one finding.
