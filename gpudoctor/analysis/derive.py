@@ -13,6 +13,7 @@ from gpudoctor.analysis import (
     budget,
     embedding_gradients,
     late_compiles,
+    padding,
     patterns,
     recompile_causes,
     repeated_calls,
@@ -58,6 +59,10 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
         repeated = repeated_calls.rows(profile.rows("module_calls"), profile.table("ops"), kernels)
         made = {**made, "repeated_calls": repeated}
+    if profile.measured("padded_inputs") and profile.measured("ops"):
+        kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
+        padded = padding.rows(profile.rows("padded_inputs"), profile.table("ops"), kernels)
+        made = {**made, "padding": padded}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:

@@ -32,6 +32,7 @@ from gpudoctor.ingest import (
     loop_work,
     module_calls,
     ops,
+    padded_inputs,
     phases,
     run_facts,
     scalers,
@@ -135,13 +136,14 @@ def _build(recording: Recording, rank: Path) -> Profile:
     else:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     module_calls.add(part(rank / "module_calls.json", None), log, step_rows, run, tables, missing)
+    padded_inputs.add(part(rank / "padded_inputs.json", None), log.compile_calls, step_rows, tables, missing)
     tables["schedulers"] = log.schedulers
     tables["backward_calls"] = scalers.backward_calls(log, step_rows)
     tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
     tables["optimizers"] = log.optimizers
-    tables["dtype_sites"] = dtype_sites.rows(sources)
-    tables["conv_sites"] = conv_sites.rows(sources)
     tables |= {
+        "dtype_sites": dtype_sites.rows(sources),
+        "conv_sites": conv_sites.rows(sources),
         "explicit_calls": explicit_calls.rows(log.explicit_calls, step_rows, sources),
         "constant_sites": constant_sites.rows(sources),
     }

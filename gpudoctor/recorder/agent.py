@@ -33,6 +33,7 @@ from gpudoctor.recorder.loop import Loop, Signal
 from gpudoctor.recorder.module_calls import ModuleCalls
 from gpudoctor.recorder.open_files import OpenFiles
 from gpudoctor.recorder.options import Options
+from gpudoctor.recorder.padded_inputs import PaddedInputs
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place, world_size
 from gpudoctor.recorder.scalers import Scalers, autocast_around
@@ -71,7 +72,8 @@ class Agent:
         self.what_if = WhatIf(self.files, options.what_if, options.what_if_limit_s)
         self.calls = ModuleCalls(self.files, self.watch.now)
         self.evaluation = EvaluationWatch(self.calls, self.live)
-        self.marks = LineMarks(self.files, self.targets, self.what_if, self.calls)
+        padded = PaddedInputs(self.files, self.watch.now)
+        self.marks = LineMarks(self.files, self.targets, self.what_if, self.calls, padded)
         self.tally = Tally(self.watch)
         self.logging = LoggingCalls(self.patches, self.tally, self.files, self.live, self.watch.now)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)

@@ -145,6 +145,8 @@ class InputPipeline:
         getter = getattr(type(dataset), "__getitem__", None) or getattr(type(dataset), "__iter__", None)
         code = getattr(getter, "__code__", None)
         name = self._files.name(code.co_filename) if code is not None else None
+        collate = getattr(getattr(loader, "collate_fn", None), "__code__", None)
+        collate_file = self._files.name(collate.co_filename) if collate is not None else None
         return {
             "loader": number,
             "file": site.get("file"),
@@ -161,6 +163,8 @@ class InputPipeline:
             "dataset": type(dataset).__qualname__,
             "dataset_file": name,
             "dataset_line": code.co_firstlineno if code is not None and name else None,
+            "collate_file": collate_file,
+            "collate_line": collate.co_firstlineno if collate is not None and collate_file else None,
             "samples": _length(dataset),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         }

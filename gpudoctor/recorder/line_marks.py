@@ -27,6 +27,7 @@ from gpudoctor.userfiles import UserFiles, function_name
 
 if TYPE_CHECKING:
     from gpudoctor.recorder.module_calls import ModuleCalls
+    from gpudoctor.recorder.padded_inputs import PaddedInputs
     from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "lines.json"
@@ -55,9 +56,10 @@ class LineMarks:
         targets: CompileTargets,
         what_if: WhatIf | None = None,
         calls: ModuleCalls | None = None,
+        padded: PaddedInputs | None = None,
     ) -> None:
         self._files, self._targets, self._calls = files, targets, calls
-        self._modules = ModuleRanges(what_if, calls)
+        self._modules = ModuleRanges(what_if, calls, padded)
         # by the identity of the code object: Dynamo makes code with constants that cannot be hashed
         self._marks: dict[tuple[int, int], Any] = {}
         self._codes: list[CodeType] = []  # kept alive, so that an identity means one of them

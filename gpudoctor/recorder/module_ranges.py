@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.padded_inputs import MASKS
 
 if TYPE_CHECKING:
     from gpudoctor.recorder.module_calls import ModuleCalls
+    from gpudoctor.recorder.padded_inputs import PaddedInputs
     from gpudoctor.recorder.what_if import WhatIf
 
 FILE = "modules.json"
@@ -47,10 +49,16 @@ class ModuleRanges:
     Args:
         what_if: is told of those.
         calls: is told of those, and of what they return.
+        padded: is told of embeddings with padding and of calls with a mask.
     """
 
-    def __init__(self, what_if: WhatIf | None = None, calls: ModuleCalls | None = None) -> None:
-        self._what_if, self._calls = what_if, calls
+    def __init__(
+        self,
+        what_if: WhatIf | None = None,
+        calls: ModuleCalls | None = None,
+        padded: PaddedInputs | None = None,
+    ) -> None:
+        self._what_if, self._calls, self._padded = what_if, calls, padded
         self._names: dict[int, str] = {}
         self._seen: list[Any] = []  # keeps the modules of a burst alive, so that an id means one module
         self._labels: dict[int, tuple[str, Any]] = {}
@@ -68,6 +76,8 @@ class ModuleRanges:
             self._what_if.forget()
         if self._calls is not None:
             self._calls.begin_burst()
+        if self._padded is not None:
+            self._padded.begin_burst()
 
     def _note_variables(self, frame: FrameType) -> None:
         for names in (frame.f_locals, frame.f_globals):
@@ -102,6 +112,8 @@ class ModuleRanges:
         self._drop()
         if self._what_if is not None:
             self._what_if.forget()
+        if self._padded is not None:
+            self._padded.forget()
 
     def _drop(self) -> None:
         self._names.clear()
@@ -111,6 +123,9 @@ class ModuleRanges:
     def save(self, folder: Path) -> None:
         """Writes `modules.json`: the path for range n."""
         (folder / FILE).write_text(json.dumps(self._paths), encoding="utf-8")
+        if self._padded is not None:
+            self._padded.count(self._paths)
+            self._padded.save(folder)
 
     def _root_entered(self, frame: FrameType) -> None:
         if self._what_if is not None:
@@ -125,9 +140,16 @@ class ModuleRanges:
             self._calls.leave(result, "profiled")
 
     def _make_name(self, module: Any) -> str:
-        name = self._names[id(module)] = f"{PREFIX}{len(self._paths) + len(self._seen)}"
+        number = len(self._paths) + len(self._seen)
+        name = self._names[id(module)] = f"{PREFIX}{number}"
         self._seen.append(module)
+        if self._padded is not None:
+            self._padded.named(module, number)
         return name
+
+    def _padding_seen(self, frame: FrameType) -> None:
+        if self._padded is not None:
+            self._padded.entered(frame, int(self._names[id(frame.f_locals["self"])].removeprefix(PREFIX)))
 
     def _trace_function(self) -> Callable[[FrameType], Any]:
         """What `sys.settrace` calls for a frame of `nn.Module.__call__`."""
@@ -135,12 +157,16 @@ class ModuleRanges:
         fast = torch_private.record_function_fast
         root_entered = torch_private.hidden_from_dynamo(self._root_entered)
         root_left = torch_private.hidden_from_dynamo(self._root_left)
+        padding_seen = torch_private.hidden_from_dynamo(self._padding_seen)
+        with_padding, masks = ({}, frozenset()) if self._padded is None else (self._padded.embeddings, MASKS)
 
         def enter(frame: FrameType) -> Any:
-            module = frame.f_locals["self"]
+            module, keywords = frame.f_locals["self"], frame.f_locals.get("kwargs")
             if not opened:
                 root_entered(frame)
             entered = fast(names.get(id(module)) or new_name(module))
+            if id(module) in with_padding or (keywords and not masks.isdisjoint(keywords)):
+                padding_seen(frame)
             entered.__enter__()
             opened.append((frame, entered))
             frame.f_trace_lines = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.schema.declare import CHECK, Table, table
+from gpudoctor.schema.declare import CHECK, DETAIL, Table, table
 
 TABLES: tuple[Table, ...] = (
     table(
@@ -40,6 +40,8 @@ TABLES: tuple[Table, ...] = (
         ("dataset", "str", "class of the dataset"),
         ("dataset_file", "str", "file of the dataset's __getitem__ or __iter__, when the user's"),
         ("dataset_line", "int", "line of its definition"),
+        ("collate_file", "str", "file of its collate_fn, when the user's"),
+        ("collate_line", "int", "line of its definition"),
         ("samples", "int", "len(dataset), when it has one"),
         ("cores", "int", "CPU cores this process may use"),
         ("made", "int", "how often it was constructed: a loop may build the same loader again and again"),
@@ -61,6 +63,44 @@ TABLES: tuple[Table, ...] = (
         ("end_wait_ns", "int", "time of the call that found it exhausted and shut its workers down; null if none did"),
         ("batches", "int", "batches taken"),
         ("steps", "int", "steps that ended before the next pass began; for the last pass null unless exhausted"),
+    ),
+    table(
+        "padded_inputs",
+        "one tensor of ids or a mask that declares padding, as a module got it in a profiled step",
+        "record the run with `gpudoctor check train.py`; what compiled code gives to its embeddings is not seen",
+        ("step", "int", "profiled step it was seen in"),
+        ("source", "str", "what declares it: ids (an embedding's padding_idx) or mask"),
+        ("module", "str", "path of the module that got it"),
+        ("file", "str", "user's source file that called the module"),
+        ("line", "int", "line of the call"),
+        ("function", "str", "its function"),
+        ("rows", "int", "sequences"),
+        ("width", "int", "positions of each"),
+        ("padded", "int", "positions before the first or behind the last that is no padding, of all sequences"),
+        ("shortest", "int", "length of the shortest sequence without padding"),
+        ("longest", "int", "length of the longest"),
+    ),
+    table(
+        "padding",
+        "sequences of one shape in one profiled step: how much is padding, and what runs over their positions",
+        DETAIL,
+        ("step", "int", "profiled step"),
+        ("rows", "int", "sequences of a batch"),
+        ("width", "int", "positions of each"),
+        ("padded_ratio", "float", "share of the positions that is padding; the mean where several tensors declare it"),
+        ("shortest", "int", "length of the shortest sequence without padding"),
+        ("longest", "int", "length of the longest"),
+        ("source", "str", "what declares it: ids, mask"),
+        ("module", "str", "path of the module that got it first"),
+        ("file", "str", "user's source file that called the module"),
+        ("line", "int", "line of the call"),
+        ("function", "str", "its function"),
+        (
+            "over_ns",
+            "int",
+            "time of the operators that run over all these positions, forward and backward, those of a few "
+            "microseconds left out: of their kernels where a device was watched, else on the host",
+        ),
     ),
     table(
         "input_lines",
