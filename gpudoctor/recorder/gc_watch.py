@@ -1,4 +1,8 @@
-"""Times Python's garbage collections, by generation; those that the script asks for itself are told apart."""
+"""Times Python's garbage collections, by generation; those that the script asks for itself are told apart.
+
+A collection begins wherever something is allocated, in the recorder's own code too, in the middle of a loop over one of
+its tables or of a write. So the callback changes its own sums only: it meets no file first, and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from typing import Any
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.tally import Tally
-from gpudoctor.userfiles import UserFiles
+from gpudoctor.userfiles import UserFiles, function_name
 
 
 def watch(patches: Patches, tally: Tally, files: UserFiles, live: Callable[[], bool], now: Callable[[], int]) -> None:
     """Adds a callback to the collector: 1 µs a collection, of which most are of some hundred objects."""
-    begun: list[Any] = [0, False, None]
+    begun: list[Any] = [0, False, None, 0]  # when, whether the script asked, the user's code and its line
 
     def callback(phase: str, info: dict[str, int]) -> None:
         if not live():
@@ -26,21 +30,19 @@ def watch(patches: Patches, tally: Tally, files: UserFiles, live: Callable[[], b
             frame = sys._getframe(1)
             while frame is not None and files.known.get(frame.f_code.co_filename) is None:
                 frame = frame.f_back  # type: ignore[assignment]
-            begun[1:] = [explicit, frame and (id(frame.f_code), frame.f_lineno)]
+            begun[1:] = [explicit, frame and frame.f_code, frame.f_lineno if frame else 0]
             begun[0] = now()
             return
         ended = now()
-        if not begun[0]:
-            return
-        key = ("gc", info["generation"], begun[1], begun[2])
-        number = tally.number(key) or tally.number(key, about(info["generation"], begun[1], begun[2]))
-        if number is not None:
-            tally.add(number, begun[0], ended)
+        started, explicit, code, line = begun
         begun[0] = 0
-
-    def about(generation: int, explicit: bool, place: tuple[int, int] | None) -> dict[str, Any]:
-        site = files.site(sys._getframe(2)) if place is not None else {}
-        return {"kind": "gc", "generation": generation, "explicit": explicit, **site}
+        if not started:
+            return
+        site: dict[str, Any] = {}
+        if code is not None:
+            site = {"file": files.known.get(code.co_filename), "line": line, "function": function_name(code)}
+        about = {"kind": "gc", "generation": info["generation"], "explicit": explicit, **site}
+        tally.add_later(("gc", info["generation"], explicit, id(code), line), about, started, ended)
 
     made = torch_private.as_torch_code(callback)
     gc.callbacks.append(made)

@@ -19,6 +19,7 @@ class Tally:
         self._watch = watch
         self._numbers: dict[Any, int] = {}
         self._open: dict[int, list[int]] = {}
+        self._later: dict[Any, tuple[dict[str, Any], list[int]]] = {}
 
     def number(self, key: Any, about: dict[str, Any] | None = None) -> int | None:
         """The number of something that was said before; with `about` it is said now."""
@@ -39,8 +40,26 @@ class Tally:
             row[2] += 1
             row[3] += end - start
 
+    @torch_private.as_torch_code
+    def add_later(self, key: Any, about: dict[str, Any], start: int, end: int) -> None:
+        """As `number` and `add`, in the middle of whatever the recorder does: nothing is written before `flush`."""
+        found = self._later.get(key)
+        if found is None:
+            self._later[key] = about, [start, end, 1, end - start]
+        else:
+            row = found[1]
+            row[1] = end
+            row[2] += 1
+            row[3] += end - start
+
     def flush(self) -> None:
         """Writes the sums and begins new ones."""
+        if self._later:
+            later, self._later = self._later, {}
+            for key, (about, row) in later.items():
+                number = self.number(key, about)
+                if number is not None:
+                    self._open[number] = row
         if self._open:
             rows, self._open = self._open, {}
             for number, (start, end, calls, ns) in rows.items():
@@ -48,4 +67,4 @@ class Tally:
 
     def forget(self) -> None:
         """A forked child begins anew."""
-        self._numbers, self._open = {}, {}
+        self._numbers, self._open, self._later = {}, {}, {}

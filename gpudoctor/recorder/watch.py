@@ -54,7 +54,7 @@ class Watch:
         self.zero_ns = time.perf_counter_ns()
         self.zero_unix_ns = time.time_ns()
         self._rows: list[tuple[Any, ...]] = []
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.RLock(), False
         self._flushed_ns = 0
         self._place = place
         self._file: TextIO | None = None
@@ -82,12 +82,18 @@ class Watch:
 
     def _write(self) -> None:
         with self._lock:
-            if self._file is None:
-                self._file = (self._place.folder / FILE).open("a", encoding="utf-8")
-            rows, self._rows = self._rows, []
-            self._file.write("".join(json.dumps(row, default=str) + "\n" for row in rows))
-            self._file.flush()
-            self._flushed_ns = self.now()
+            if self._writing:  # a finaliser or signal handler in the middle of this: its rows wait for the next time
+                return
+            self._writing = True
+            try:
+                if self._file is None:
+                    self._file = (self._place.folder / FILE).open("a", encoding="utf-8")
+                rows, self._rows = self._rows, []
+                self._file.write("".join(json.dumps(row, default=str) + "\n" for row in rows))
+                self._file.flush()
+                self._flushed_ns = self.now()
+            finally:
+                self._writing = False
 
     def close(self) -> None:
         """Writes what is left and closes the file."""
@@ -98,7 +104,7 @@ class Watch:
 
     def forget(self) -> None:
         """A forked child drops what its parent has not written yet: the parent will."""
-        self._rows, self._file, self._lock = [], None, threading.Lock()
+        self._rows, self._file, self._lock, self._writing = [], None, threading.RLock(), False
 
     def owns(self, descriptor: int) -> bool:
         """Whether a file descriptor is the log's own."""
