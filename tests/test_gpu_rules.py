@@ -60,3 +60,12 @@ def test_what_a_line_costs_counts_every_profiled_step(rule: str) -> None:
     (found,) = (finding for finding in diagnosed(pairs.PAIRS[rule][0], True).findings if finding.rule == rule)
     assert found.where is not None
     assert (found.where.precision, found.count) == ("call", {"GD301": 3}.get(rule, 1))
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["recording", "trace"])
+def test_tf32_and_half_precision_are_one_finding_worth_no_less_than_its_part(watched: bool) -> None:
+    found = {finding.rule: finding for finding in diagnosed(pairs.PAIRS["GD401"][0], watched).findings}
+    assert found["GD401"].explained_by == found["GD402"].fingerprint
+    assert found["GD401"].saving is not None
+    assert found["GD402"].saving is not None
+    assert found["GD402"].saving.ns_per_step >= found["GD401"].saving.ns_per_step

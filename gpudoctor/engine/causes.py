@@ -99,6 +99,8 @@ def _weight(finding: Finding) -> tuple[int, int]:
 
 def _explains(cause: Finding, finding: Finding, how: Cause) -> bool:
     """Whether two findings lie as the rule says; over a whole run the cause must also be worth as much."""
+    if how.share == "rule":
+        return True
     if how.share == "place":
         return bool(_places(cause) & _places(finding))
     if how.share == "function":

@@ -48,6 +48,7 @@ TOML between two lines `+++`:
 
 A finding whose rule names a cause is shown under that cause when both have a line in common (`share = "place"`, other
 locations count), the same function (`"function"`), or only the run (`"run"`; then the cause must be worth as much).
+`"rule"` is for a problem that is part of another one: it is shown under that whatever the two are worth.
 
 ### Edits
 An `edit` makes the remedy a diff, which `gpudoctor fix` can apply:

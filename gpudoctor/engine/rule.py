@@ -15,7 +15,7 @@ Horizon = Literal["step", "epoch", "run"]
 WhatIf = Literal["drop", "scale", "merge", "unblock", "overlap"]
 Observation = Literal["bare", "light", "detail"]
 Value = int | float | str | bool
-Share = Literal["place", "function", "run"]
+Share = Literal["place", "function", "run", "rule"]
 
 SECTIONS = (
     "Message",
@@ -45,7 +45,8 @@ class Cause:
     Attributes:
         rule: id of the other rule.
         share: what the two findings have in common: a place (a line of either, other locations included), the
-            function they point at, or only the run (then the cause must be worth at least as much).
+            function they point at, or only the run (then the cause must be worth at least as much); `rule` where any
+            finding of the other rule explains this one, whatever it is worth.
         because: why the one explains the other, half a sentence.
     """
 

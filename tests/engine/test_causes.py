@@ -85,6 +85,21 @@ def test_over_a_whole_run_a_cause_must_be_worth_as_much(cause_ns: int, explained
     assert (causes(found, storm, VALUE)["XY201:90"] is not None) is explained
 
 
+def test_a_rule_that_is_part_of_another_is_its_child_wherever_it_lies_and_whatever_it_is_worth() -> None:
+    part = rule("XY401", Cause("XY402", "rule", "b"))
+    found = [finding("XY401", 10, 9, function="f"), finding("XY402", 70, 5, function="g")]
+    assert causes(found, part, rule("XY402")) == {"XY401:10": "XY402:70", "XY402:70": None}
+
+
+def test_tf32_and_half_precision_are_one_finding() -> None:
+    rules = {rule.id: rule for rule in load_rules(())}
+    tf32, amp = finding("GD401", 10, 9), finding("GD402", 12, 5)
+    both = nested([tf32, amp], rules)
+    assert [found.explained_by for found in both] == [amp.fingerprint, None]
+    alone = nested([tf32, replace(amp, accepted="float32 on purpose")], rules)
+    assert [found.explained_by for found in alone] == [None, None]
+
+
 def test_a_chain_of_causes_is_shown_under_its_first() -> None:
     last = rule("XY108", Cause("XY104", "place", "b"))
     found = nested(
@@ -109,7 +124,7 @@ def test_a_cause_that_is_no_rule_is_refused_with_the_nearest() -> None:
 
 def test_a_wrong_share_is_refused() -> None:
     front = FRONT + '[[explained_by]]\nrule = "XY103"\nshare = "file"\nbecause = "b"\n'
-    with pytest.raises(RuleError, match="place, function, run"):
+    with pytest.raises(RuleError, match="place, function, run, rule"):
         parse_rule(rule_text(front=front), Path("x.md"))
 
 
