@@ -114,7 +114,7 @@ class UserFiles:
             prefixes: the paths that torch drops, each with a trailing separator, in its order.
         """
         shown: dict[str, str] = {}
-        for filename, name in list(self.known.items()):
+        for filename, name in self.known.copy().items():  # a thread, or a collection of garbage, may add names
             if name is not None:
                 short = next((filename.removeprefix(p) for p in prefixes if filename.startswith(p)), filename)
                 shown[short] = shown[filename] = name

@@ -57,7 +57,9 @@ def install(patches: Patches, watch: Watch, files: UserFiles, live: Callable[[],
         live: whether events count.
     """
 
-    def note(what: str, started: int, ended: int, frame: FrameType) -> None:
+    def note(what: str, started: int, ended: int, frame: FrameType | None) -> None:
+        if frame is None:  # called by the interpreter itself, as at exit
+            return
         caller = frame.f_code.co_filename
         if caller.startswith(_TORCH):
             return
@@ -90,7 +92,7 @@ def _wrapped(
             return original(*args, **kwargs)
         finally:
             inside.running = False
-            noted(text, started, now(), sys._getframe(1))
+            noted(text, started, now(), sys._getframe().f_back)
 
     return call
 
@@ -106,8 +108,8 @@ def _listen_to_collector(patches: Patches, watch: Watch, live: Callable[[], bool
     def heard(phase: str, info: dict[str, int]) -> None:
         if info.get("generation") != _FULL or not live():
             return
-        frame = sys._getframe(1)
-        if "collect" not in frame.f_code.co_names:
+        frame = sys._getframe().f_back
+        if frame is None or "collect" not in frame.f_code.co_names:
             return
         if phase == "start":
             begun[threading.get_ident()] = now()

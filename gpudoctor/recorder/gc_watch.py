@@ -27,9 +27,9 @@ def watch(patches: Patches, tally: Tally, files: UserFiles, live: Callable[[], b
         if phase == "start":
             # an automatic collection of all objects has that generation's counter over its threshold
             explicit = info["generation"] == 2 and gc.get_count()[2] <= gc.get_threshold()[2]
-            frame = sys._getframe(1)
+            frame = sys._getframe().f_back
             while frame is not None and files.known.get(frame.f_code.co_filename) is None:
-                frame = frame.f_back  # type: ignore[assignment]
+                frame = frame.f_back
             begun[1:] = [explicit, frame and frame.f_code, frame.f_lineno if frame else 0]
             begun[0] = now()
             return

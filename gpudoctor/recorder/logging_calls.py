@@ -130,11 +130,12 @@ class LoggingCalls:
             finally:
                 ended = now()
                 self._inside = False
-                note(kind, name, started, ended, sys._getframe(1))
+                note(kind, name, started, ended, sys._getframe().f_back)
 
         return torch_private.as_torch_code(call)
 
-    def _note(self, kind: str, name: str, started: int, ended: int, frame: FrameType) -> None:
+    def _note(self, kind: str, name: str, started: int, ended: int, frame: FrameType | None) -> None:
+        # the interpreter itself writes too, without a frame: an error at exit, a signal
         user = self._files.frame(frame)
         if user is None:
             return
