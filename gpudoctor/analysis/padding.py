@@ -22,6 +22,7 @@ MIN_WIDTH = 8
 """Positions. Shorter ones are slots of features rather than sequences, and their sizes are those of much else."""
 MIN_OP_NS = 10_000
 """An operator shorter than this is mostly its call, which takes as long for fewer positions."""
+_RECURRENT = ("rnn", "lstm", "gru")
 
 
 def rows(padded: Sequence[Mapping[str, Any]], ops: pd.DataFrame, kernels: pd.DataFrame | None) -> pd.DataFrame:
@@ -39,6 +40,7 @@ def rows(padded: Sequence[Mapping[str, Any]], ops: pd.DataFrame, kernels: pd.Dat
     if not of_shape:
         return frame("padding", [])
     time, step = _time(ops, kernels), frames.integers(ops, "step")
+    layers = _layers(ops)
     made = []
     for (number, count, width), seen in of_shape.items():
         over = _over(ops, count, width) & (step == number)
@@ -48,6 +50,7 @@ def rows(padded: Sequence[Mapping[str, Any]], ops: pd.DataFrame, kernels: pd.Dat
         row["shortest"] = min(one["shortest"] for one in seen)
         row["longest"] = max(one["longest"] for one in seen)
         row["over_ns"] = int(time[over].sum())
+        row["layers"] = int(np.count_nonzero(over & layers))
         made.append(row)
     return frame("padding", made)
 
@@ -58,6 +61,13 @@ def _time(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> Ints:
         return op_costs.launched(ops, kernels)[0]
     own = np.maximum(frames.integers(ops, "self_ns"), 0)
     return np.where(own >= MIN_OP_NS, own, 0)
+
+
+def _layers(ops: pd.DataFrame) -> NDArray[np.bool_]:
+    """Operators with weights or attention: what a layer is made of. Only those make padding expensive."""
+    names = frames.texts(ops, "name")
+    recurrent = np.array([*(any(kind in name for kind in _RECURRENT) for name in names.values), False], np.bool_)
+    return frames.is_one_of(ops, "op_class", "gemm", "convolution", "attention") | recurrent[names.codes]
 
 
 def _over(ops: pd.DataFrame, count: int, width: int) -> NDArray[np.bool_]:

@@ -101,6 +101,7 @@ TABLES: tuple[Table, ...] = (
             "time of the operators that run over all these positions, forward and backward, those of a few "
             "microseconds left out: of their kernels where a device was watched, else on the host",
         ),
+        ("layers", "int", "matrix products, convolutions, attention and recurrent operators among them"),
     ),
     table(
         "input_lines",

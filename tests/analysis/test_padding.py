@@ -75,6 +75,17 @@ def test_other_steps_optimizers_and_calls_of_a_few_microseconds_do_not_count() -
     assert found(ops)[0]["over_ns"] == 0
 
 
+def test_layers_are_what_has_weights_or_attends() -> None:
+    ops = [
+        op(0, [4, 10, 64], op_class="gemm"),
+        op(1, [4, 10, 64], op_class="attention"),
+        op(2, [4, 10, 64], name="aten::mkldnn_rnn_layer"),
+        op(3, [4, 10, 64], name="aten::mul", op_class="pointwise"),
+        op(4, [4, 64], op_class="gemm"),
+    ]
+    assert found(ops)[0]["layers"] == 3
+
+
 def test_on_a_device_the_kernels_time_counts() -> None:
     kernels = [{"kernel": 0, "op": 0, "dur_ns": 7_000}]
     assert found([op(0, [4, 10, 64])], kernels=kernels)[0]["over_ns"] == 7_000
