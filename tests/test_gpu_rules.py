@@ -69,3 +69,11 @@ def test_tf32_and_half_precision_are_one_finding_worth_no_less_than_its_part(wat
     assert found["GD401"].saving is not None
     assert found["GD402"].saving is not None
     assert found["GD402"].saving.ns_per_step >= found["GD401"].saving.ns_per_step
+
+
+def test_a_launch_bound_step_shows_the_layers_of_the_host_and_what_waits_for_the_device() -> None:
+    (found,) = (finding for finding in diagnosed(pairs.PAIRS["GD202"][0], True).findings if finding.rule == "GD202")
+    (table,) = (table for table in found.evidence if table.title.startswith("What the host did"))
+    assert [row[0] for row in table.rows][:3] == ["python", "operators", "launch calls"]
+    assert found.remedy is not None
+    assert "No call of the step waits for the device" in " ".join(found.remedy.text.split())

@@ -126,3 +126,12 @@ def test_launch_bound_findings_of_a_bare_trace_are_observations_without_a_price(
     finding = found("hta/nccl_parser_config__nccl_data.json.gz")["GD202"]
     assert (finding.severity, finding.saving) == ("info", None)
     assert "an observation without a price: a profiler slows launches" in finding.message
+
+
+@pytest.mark.parametrize("version", ["1623143089861", "v3"])
+@pytest.mark.parametrize("workers", [0, 4])
+def test_a_resnet50_that_fills_its_gpu_is_not_launch_bound(workers: int, version: str) -> None:
+    """A quarter of the launches find the GPU idle under the profiler: those at the begin of each step."""
+    version = "1623212756351" if workers and version != "v3" else version
+    made = diagnosed(f"tbplugin/resnet50_num_workers_{workers}.{version}.pt.trace.json.gz")
+    assert "GD202" in {rule.rule for rule in made.passed}
