@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -53,18 +55,57 @@ def _copies(ops: pd.DataFrame, cells: OpCells, kernels: pd.DataFrame | None) -> 
     else:
         taken = op_costs.launched(ops, kernels[frames.is_one_of(kernels, "kind", "kernel")])[0]
     convolved, first = _convolved(ops, cells)
-    made = []
+    found: list[_Copy] = []
     for row in rows_named(ops, "aten::copy_").tolist():
         dtypes, shapes = cells.text("dtypes", row).split(","), cells.operands(row)
         step = cells.number("step", row)
         if len(shapes) < 2 or len(shapes[0]) < 4 or shapes[0] != shapes[1] or len(set(dtypes[:2])) != 1:
             continue
-        if (step, str(shapes[0])) not in convolved or (kind := _kind(cells, row)) is None:
+        size = str(shapes[0])
+        if (step, size) not in convolved or (kind := _kind(cells, row)) is None:
             continue
         if kind == "line" and cells.start[row] < first[step]:  # the input is brought into the layout once: as advised
             continue
-        made.append(cells.place(row) | {"kind": kind, "dur_ns": max(int(taken[row]), 0)})
-    return made
+        found.append(_Copy(row, step, size, dtypes[0], kind, max(int(taken[row]), 0)))
+    if kernels is None:
+        found = _of_the_script(found)
+    usual = _usual(found)
+    return [cells.place(copy.row) | {"kind": copy.kind, "dur_ns": usual[copy.alike]} for copy in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy into another layout: row of `ops`, step, size and dtype of the tensor, who wants it, time."""
+
+    row: int
+    step: int | None
+    size: str
+    dtype: str
+    kind: str
+    dur_ns: int
+
+    @property
+    def alike(self) -> tuple[str, str, str]:
+        """Equal copies move equal bytes in the same way."""
+        return self.size, self.dtype, self.kind
+
+
+def _of_the_script(found: list[_Copy]) -> list[_Copy]:
+    """Copies that a line of the script causes: its own, and those by which operators undo them.
+
+    oneDNN copies for reasons of its own as well (a gradient that is an expanded number, weights), in scripts that never
+    change a layout.
+    """
+    changed = {(copy.step, copy.size) for copy in found if copy.kind == "line"}
+    return [copy for copy in found if (copy.step, copy.size) in changed]
+
+
+def _usual(found: list[_Copy]) -> dict[tuple[str, str, str], int]:
+    """The time of equal copies: their median, as the one that was interrupted says nothing about the layout."""
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for copy in found:
+        times.setdefault(copy.alike, []).append(copy.dur_ns)
+    return {alike: median_low(some) for alike, some in times.items()}
 
 
 def _convolved(ops: pd.DataFrame, cells: OpCells) -> tuple[set[tuple[int | None, str]], dict[int | None, int]]:

@@ -45,11 +45,32 @@ def test_bringing_the_input_into_the_layout_does_not() -> None:
     assert found(*contiguous(0), *conv(9)) == []
 
 
-def test_an_operator_that_wants_another_layout_counts() -> None:
-    assert found(*conv(0), *contiguous(1, parent=0)) == [(3, "operator")]
-    assert found(
-        *conv(0), op(1, "aten::convolution_backward", phase="backward"), *contiguous(2, parent=1, phase="backward")
-    ) == [(4, "operator")]
+BACK = op(9, "aten::convolution_backward", phase="backward", shapes=f"[{SIZE},{SIZE},[16,16,3,3]]")
+
+
+def test_an_operator_that_undoes_a_line_of_the_script_counts() -> None:
+    line = [*conv(0), *contiguous(1)]
+    assert found(*line, *conv(4), *contiguous(5, parent=4)) == [(3, "line"), (7, "operator")]
+    assert found(*line, BACK, *contiguous(10, parent=9, phase="backward")) == [(3, "line"), (12, "operator")]
+
+
+def test_on_a_cpu_the_copies_of_a_convolution_alone_do_not() -> None:
+    """oneDNN copies an expanded gradient or a weight by itself: no line of the script changed a layout."""
+    assert found(*conv(0), *contiguous(1, parent=0)) == []
+    assert found(*conv(0), BACK, *contiguous(10, parent=9, phase="backward")) == []
+
+
+def test_on_a_gpu_they_do() -> None:
+    kernels = [{"kernel": 4, "kind": "kernel", "name": "copy", "op": 3, "step": 3, "dur_ns": 70}]
+    made = layouts.rows(schema.frame("ops", [*conv(0), *contiguous(1, parent=0)]), schema.frame("kernels", kernels))
+    assert made[["op", "kind", "dur_ns"]].values.tolist() == [[3, "operator", 70]]
+
+
+def test_equal_copies_have_their_median_time() -> None:
+    times = (5, 6, 900)  # the last one was interrupted
+    copies = [row for n, time in enumerate(times) for row in contiguous(1 + 3 * n, self_ns=time)]
+    made = layouts.rows(schema.frame("ops", [*conv(0), *copies, *conv(20)]), None)
+    assert made["dur_ns"].tolist() == [6, 6, 6]
 
 
 @pytest.mark.parametrize(
