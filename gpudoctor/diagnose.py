@@ -257,4 +257,5 @@ def _verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str) 
     cost, share = format_ns(saving.ns_per_step), format_share(saving.share)
     if saving.of_compiling:
         return f"{time} Compiling again adds {cost} a step on top, spread over the steps seen: {where}{title}."
-    return f"{time} The largest single saving is at most {cost} of it ({share}): {where}{title}."
+    bound = "at most " if saving.is_bound else "about " if saving.grade != "measured" else ""
+    return f"{time} The largest single saving is {bound}{cost} of it ({share}): {where}{title}."

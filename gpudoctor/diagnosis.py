@@ -44,13 +44,13 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a fix is worth: an upper bound in nanoseconds a step, with its grade.
+    """What a fix is worth in nanoseconds a step, with its grade: an upper bound, or what a model says.
 
     Attributes:
         ns_per_step: time that the finding owns in a step.
         share: the same as a share (0 to 1) of the step time.
         grade: measured, simulated or estimated; no grade, no number.
-        basis: how the number came about, one phrase.
+        basis: how the number came about, one phrase; one that begins with "model" makes no upper bound.
     """
 
     ns_per_step: int
@@ -62,6 +62,11 @@ class Saving:
     def of_compiling(self) -> bool:
         """Whether it is time that compiling adds to some steps, and so no part of a steady step."""
         return self.basis.startswith(COMPILE_TIME)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether no fix can save more; a model's number may be off in both directions, a measured one is neither."""
+        return self.grade != "measured" and not self.basis.startswith("model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,13 +48,49 @@ def measured(ops: pd.DataFrame) -> bool:
 
 
 def _with_backward(body: pd.DataFrame, calls: Calls) -> pd.DataFrame:
-    """Adds the time that backward spends on each call."""
+    """Adds the time that backward spends on each call, and what passes between one call of a loop and the next."""
     nodes = np.flatnonzero(begins_with(calls.name.values, "autograd::engine::evaluate_function")[calls.name.codes])
     calls_of = _outermost(calls, frames.rows_of(calls.ids, frames.integers(calls.ops, "forward_op")[nodes]))
     spent = np.zeros(len(calls.ids) + 1, np.int64)
     np.add.at(spent, calls_of, calls.dur[nodes])  # the last cell takes what belongs to nobody
     body["forward_ns"], body["backward_ns"] = calls.dur[body["row"]], spent[body["row"]]
+    outer = np.flatnonzero(calls.aten & (calls.outer == np.arange(len(calls.ids))))
+    between = _between(outer, outer, body, calls) + _between(nodes, calls_of, body, calls)
+    body["between_ns"] = between[body["row"]]
     return body
+
+
+def _between(rows: Rows, belongs: Rows, body: pd.DataFrame, calls: Calls) -> Ints:
+    """Time in which a thread is in a loop and in none of its operators: from the first to the last of them.
+
+    It is Python's, autograd's and the profiler's, and goes with the calls when they become one. What calls that are not
+    the loop's take meanwhile is left out.
+
+    Args:
+        rows: calls, as rows of the operators.
+        belongs: the row of the operator of the loop that each stands for, itself or the one it is the backward of.
+        body: the calls of loops: row, loop.
+        calls: the operators.
+
+    Returns:
+        Nanoseconds by row of the operators, at the call behind the pause, and a last cell for those of nobody.
+    """
+    loop = np.full(len(calls.ids) + 1, -1, np.int64)
+    loop[body["row"]] = body["loop"]
+    order = np.lexsort((calls.start[rows], calls.thread[rows], calls.step[rows]))
+    rows, belongs = rows[order], belongs[order]
+    spent = np.zeros(len(calls.ids) + 1, np.int64)
+    mine, start, end = loop[belongs], calls.start[rows], (calls.start + calls.dur)[rows]
+    changes = [np.diff(column[rows], prepend=-1).astype(bool) for column in (calls.step, calls.thread)]
+    lane = np.cumsum(changes[0] | changes[1])
+    for number in np.unique(mine[mine >= 0]):
+        for where in np.unique(lane[mine == number]):
+            own = np.flatnonzero((mine == number) & (lane == where))
+            inside = np.arange(own[0], own[-1] + 1)
+            pauses = np.maximum(start[inside][1:] - np.maximum.accumulate(end[inside])[:-1], 0)
+            behind = np.minimum(np.searchsorted(own, inside[1:]), len(own) - 1)  # the loop's next call
+            np.add.at(spent, belongs[own[behind]], pauses)
+    return spent
 
 
 def _with_sizes(body: pd.DataFrame, calls: Calls) -> pd.DataFrame:
@@ -127,7 +163,7 @@ def _rows(body: pd.DataFrame, calls: Calls, sources: SourceLoops) -> list[dict[s
     return made
 
 
-_SUMS = ("forward_ns", "backward_ns", "kernels", "kernel_ns", "idle_ns")
+_SUMS = ("forward_ns", "backward_ns", "between_ns", "kernels", "kernel_ns", "idle_ns")
 
 
 def _text(column: Coded, row: int) -> str | None:

@@ -32,6 +32,7 @@ def rows(loop_lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "median_op_ns": dearest["median_op_ns"],
                 "operators": sum(line["operators"] for line in lines),
                 "total_ns": sum(line["forward_ns"] + line["backward_ns"] for line in lines),
+                "between_ns": sum(line["between_ns"] for line in lines),
             }
         )
     return made

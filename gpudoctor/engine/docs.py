@@ -61,9 +61,9 @@ names is null or false, there is no diff, and the remedy's text has to do.
 |---|---|---|
 {kinds}
 
-Texts and the values of `set` are templates over the row's columns. `gpudoctor fix` makes the edit again of the rule: what a
-column filled in must be a whole number, or, where it becomes no source text, a dotted name. `gpudoctor/engine/edits/` has a
-module a kind.
+Texts and the values of `set` are templates over the row's columns. `gpudoctor fix` makes the edit again of the rule:
+what a column filled in must be a whole number, or, where it becomes no source text, a dotted name.
+`gpudoctor/engine/edits/` has a module a kind.
 
 ### The query
 One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. One row is one finding.
@@ -75,7 +75,7 @@ One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. 
 | `locations` | list of `{'file': …, 'line': …, 'role': …}`: other places that belong to it |
 | `count` | how often it happened |
 | `cost_ns` | time a step that the finding owns; null when unknown |
-| `saving_basis` | how `cost_ns` came about, one phrase |
+| `saving_basis` | how `cost_ns` came about, one phrase; one that begins with `model` is no upper bound |
 | `severity` | overrides the scale |
 | `remedy` | name of the remedy that fits this row |
 | `accepted` | why the finding does not count, e.g. stated intent; null when it counts |

@@ -15,7 +15,9 @@ NARROWEST = 24
 _GLUE = "\ue000"
 """Stands for a space that no line is broken at while a paragraph is wrapped (rich breaks at no-break spaces too)."""
 
-_ASCII = str.maketrans({"≤": "<=", "±": "+-", "µ": "u", "·": "-", "█": "#", "…": "...", "\u202f": " ", "×": "x"})
+_ASCII = str.maketrans(
+    {"≤": "<=", "≈": "~", "±": "+-", "µ": "u", "·": "-", "█": "#", "…": "...", "\u202f": " ", "×": "x"}
+)
 """For an encoding that lacks these characters."""
 
 

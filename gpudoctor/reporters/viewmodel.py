@@ -27,7 +27,7 @@ IN_FULL = 100
 
 EVIDENCE_ROWS = 25
 
-_NUMBER = re.compile(r"–|[<>≤≥±~+\-− ]*\d[\d\s.,]*\s?(%|[nµum]?s|B|[KMGT]iB|[x×])?")
+_NUMBER = re.compile(r"–|[<>≤≥≈±~+\-− ]*\d[\d\s.,]*\s?(%|[nµum]?s|B|[KMGT]iB|[x×])?")
 
 
 @dataclass(frozen=True, slots=True)

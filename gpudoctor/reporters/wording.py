@@ -21,7 +21,7 @@ BIDI = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u
 """Marks that reorder the text around them: source code can lie with them (https://trojansource.codes)."""
 
 
-_UNIT = re.compile(r"(?<=\d)[ \u202f](?=(?:%|[nµm]?s|B|[KMGT]iB)(?!\w)|\d{3}(?!\d))|(?<=[≤±<]) (?=\d)")
+_UNIT = re.compile(r"(?<=\d)[ \u202f](?=(?:%|[nµm]?s|B|[KMGT]iB)(?!\w)|\d{3}(?!\d))|(?<=[≤≈±<]) (?=\d)")
 """The spaces between a number and its unit, inside a long number, and between a sign and its number."""
 
 
@@ -82,8 +82,8 @@ def place(where: Location | None) -> str:
 
 
 def saving_amount(saving: Saving) -> str:
-    """`≤ 1.61 ms/step`; only what a trial measured stands without the sign of an upper bound."""
-    bound = "" if saving.grade == "measured" else "≤ "
+    """`≤ 1.61 ms/step`, or `≈` where a model says so; only what a trial measured stands without a sign."""
+    bound = "" if saving.grade == "measured" else "≤ " if saving.is_bound else "≈ "
     return f"{bound}{format_ns(saving.ns_per_step)}/step"
 
 
@@ -95,7 +95,8 @@ def saving_share(saving: Saving) -> str:
 
 def saving_grade(saving: Saving) -> str:
     """How sure the number is, in a word."""
-    return saving.grade if saving.grade == "measured" else f"{saving.grade} (upper bound)"
+    kind = "upper bound" if saving.is_bound else "by a model"
+    return saving.grade if saving.grade == "measured" else f"{saving.grade} ({kind})"
 
 
 def command(run: Run, *options: str) -> str:

@@ -25,6 +25,11 @@ TABLES: tuple[Table, ...] = (
         ("operators", "int", "operators that the line calls in a profiled step"),
         ("forward_ns", "int", "time in them in a profiled step"),
         ("backward_ns", "int", "time of their backward in a profiled step"),
+        (
+            "between_ns",
+            "int",
+            "time in the loop between its operators, forward and backward",
+        ),
         ("kernels", "int", "kernels that they and their backward launch in a step; null without a GPU"),
         ("kernel_ns", "int", "time of these kernels"),
         ("idle_ns", "int", "time that the GPU waits for their launches in a step; null without a GPU"),
@@ -44,6 +49,7 @@ TABLES: tuple[Table, ...] = (
         ("median_op_ns", "int", "median time of the operators that compute"),
         ("operators", "int", "operators that the loop calls in a profiled step"),
         ("total_ns", "int", "time in them and their backward in a profiled step"),
+        ("between_ns", "int", "time between one of them and the next, forward and backward: Python's, autograd's"),
     ),
     table(
         "optimizers",

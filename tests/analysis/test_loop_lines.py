@@ -60,6 +60,19 @@ def test_a_loop_over_time_steps_walks_along_its_tensor() -> None:
     assert (second["operators"], second["forward_ns"], second["median_op_ns"]) == (20, 18_000, 900)
 
 
+def test_what_passes_between_two_calls_of_a_loop_is_the_loops() -> None:
+    step = Step()
+    step.call("aten::add", 2)
+    for number in range(20):
+        step.select(number)
+        if number == 10:
+            step.call("aten::neg", 9)  # its time is not the loop's, the pauses around it are
+        step.call("aten::mul", 5)
+    step.call("aten::add", 2)
+    first, second = step.lines()
+    assert (first["between_ns"], second["between_ns"]) == (19 * 100, 21 * 100)
+
+
 def test_iterating_over_a_tensor_walks_along_it_when_the_loop_runs_as_often() -> None:
     step = Step()
     pieces = step.call("aten::unbind", 3, shapes="[[20,8],[]]", arguments='["","0"]')
@@ -143,6 +156,18 @@ def test_the_backward_of_an_operator_counts_for_its_line() -> None:
     for product in products:
         step.call(name, None, phase="backward", forward_op=product, dur_ns=3_000)
     assert [row["backward_ns"] for row in step.lines()] == [0, 60_000]
+
+
+def test_what_passes_between_two_backward_nodes_of_a_loop_is_the_loops() -> None:
+    step = Step()
+    products = []
+    for number in range(20):
+        step.select(number)
+        products.append(step.call("aten::mul", 5))
+    name = "autograd::engine::evaluate_function: MulBackward0"
+    for product in products:
+        step.call(name, None, phase="backward", thread=2, forward_op=product, dur_ns=700)
+    assert [row["between_ns"] for row in step.lines()] == [19 * 100, 20 * 100 + 19 * 300]
 
 
 def test_kernels_and_the_waits_for_them_count_for_the_line_of_their_operator() -> None:

@@ -8,7 +8,7 @@ from gpudoctor.analysis import op_storms
 def line(number: int, **more: Any) -> dict[str, Any]:
     common = {"loop": 0, "file": "t.py", "line": number, "head": "for _ in range(rounds)", "loop_line": 3, "sizes": 1}
     costs = {"iterations": 100, "pieces": None, "median_op_ns": 2_000, "operators": 100}
-    return common | costs | {"forward_ns": 100_000 * number, "backward_ns": 0} | more
+    return common | costs | {"forward_ns": 100_000 * number, "backward_ns": 0, "between_ns": 10} | more
 
 
 def test_a_loop_is_one_row_at_its_dearest_line() -> None:

@@ -21,6 +21,8 @@ def test_hidden_characters_become_escapes() -> None:
 def test_only_a_measured_saving_stands_without_the_sign_of_a_bound() -> None:
     assert wording.saving_amount(Saving(1_000_000, 0.1, "measured")) == "1.00 ms/step"
     assert wording.saving_amount(Saving(1_000_000, 0.1, "simulated")) == "≤ 1.00 ms/step"
+    assert wording.saving_amount(Saving(1_000_000, 0.1, basis="model: half of it")) == "≈ 1.00 ms/step"
+    assert wording.saving_grade(Saving(1, 0.1, basis="model: half of it")) == "estimated (by a model)"
     assert wording.saving_grade(Saving(1, 0.1, "measured")) == "measured"
     assert wording.saving_grade(Saving(1, 0.1, "estimated")) == "estimated (upper bound)"
 
