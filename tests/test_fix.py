@@ -73,9 +73,9 @@ def test_several_fixes_of_a_file_are_one_patch() -> None:
     assert len(patch.findings) == 5
     assert patch.after == TEXT.replace("    gc.collect()\n", "").replace(
         "import gc\nimport torch\n", 'import torch\n\ntorch.set_float32_matmul_precision("high")\n'
-    ).replace("batch_size=4,\n", "batch_size=4,\n    pin_memory=True,\n    num_workers=2,\n    persistent_workers=True,\n").replace(
-        "(set_to_none=False)", "()"
-    )
+    ).replace(
+        "batch_size=4,\n", "batch_size=4,\n    pin_memory=True,\n    num_workers=2,\n    persistent_workers=True,\n"
+    ).replace("(set_to_none=False)", "()")
 
 
 def test_where_two_fixes_disagree_the_first_one_holds() -> None:
@@ -320,7 +320,7 @@ def test_a_file_that_changes_between_reading_and_writing_is_not_written(folder: 
 
 
 def test_without_a_recording_the_error_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no-such: no recording and no diagnosis; .*`gpudoctor check"):
+    with pytest.raises(InputError, match=r"no-such: no recording and no diagnosis; .*`gpudoctor check"):
         run(tmp_path, "no-such")
 
 

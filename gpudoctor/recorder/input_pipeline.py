@@ -13,6 +13,7 @@ from typing import Any
 from torch.utils.data import DataLoader, get_worker_info
 
 from gpudoctor.recorder import torch_private
+from gpudoctor.recorder.cpu_time import wanted_ns
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.recorder.worker_times import WorkerTimes
@@ -235,12 +236,12 @@ class InputPipeline:
                     spent[0] = time.perf_counter_ns() - begun
 
             self.collate_fn = timed
-            begun, cpu = time.perf_counter_ns(), time.thread_time_ns()
+            begun, wanted = time.perf_counter_ns(), wanted_ns()
             try:
                 return original(self, index)
             finally:
                 self.collate_fn = collate
-                pipeline._parts.cpu = time.thread_time_ns() - cpu
+                pipeline._parts.cpu = wanted_ns() - wanted
                 pipeline._parts.collate = spent[0]
                 pipeline._parts.fetch = time.perf_counter_ns() - begun - spent[0]
 

@@ -18,7 +18,11 @@ TABLES: tuple[Table, ...] = (
         ("wait_ns", "int", "how long the loop waited"),
         ("fetch_ns", "int", "time in the dataset (`__getitem__`), main process only"),
         ("collate_ns", "int", "time in collate_fn, main process only"),
-        ("cpu_ns", "int", "of fetch_ns and collate_ns together, CPU time of the loop's thread"),
+        (
+            "cpu_ns",
+            "int",
+            "of both, the CPU time of the loop's thread and (Linux) its wait for a CPU; the rest is disk, network",
+        ),
         ("size", "int", "samples in the batch: first dimension of its first tensor"),
     ),
     table(
