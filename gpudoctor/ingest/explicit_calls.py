@@ -12,6 +12,7 @@ from typing import Any
 from gpudoctor.clocks import CLOCKS
 from gpudoctor.ingest.watch import ExplicitCall
 
+COLLECT = "gc.collect"
 SHORT_BLOCK = 3  # statements under an `if` that take a time between them; a longer block does other work as well
 
 
@@ -29,8 +30,8 @@ def rows(
     made = []
     for call in calls:
         text = sources.get(call.file or "", "")
-        if call.what == "gc.collect" and call.by_user and text and not _collects(text, call.line or 0):
-            continue  # the collector ran by itself in a function that also calls it
+        if began_by_itself(call, sources):
+            continue
         at = bisect_right(begins, call.start_ns) - 1
         inside = at >= 0 and call.start_ns < steps[at]["start_ns"] + steps[at]["dur_ns"]
         made.append(
@@ -48,6 +49,12 @@ def rows(
             }
         )
     return made
+
+
+def began_by_itself(call: ExplicitCall, sources: Mapping[str, str]) -> bool:
+    """Whether a collection only ran in a function that also calls `gc.collect`, on a line that does not."""
+    text = sources.get(call.file or "", "")
+    return call.what == COLLECT and call.by_user and bool(text) and not _collects(text, call.line or 0)
 
 
 def _collects(text: str, line: int) -> bool:

@@ -113,7 +113,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     notes = _integrity(recording, rank, run, log)
     step_rows, batch_rows = steps.tables(log, bursts)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows}
-    tables |= input_tables.tables(log, step_rows, batch_rows) | loop_work.tables(log, step_rows)
+    tables |= input_tables.tables(log, step_rows, batch_rows) | loop_work.tables(log, step_rows, sources)
     traced = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}
     for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):

@@ -113,7 +113,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ExplicitCall(Span):
-    """A call of `what` (`torch.cuda.synchronize`, …) under the user's line; `by_user`: made by that very line."""
+    """A call of `what` (`torch.cuda.synchronize`, …) under the user's line; `by_user`: made by that very line.
+
+    One of `gc.collect` is a collection of `generation` in code that collects by hand; it may have begun by itself.
+    """
 
     what: str
     file: str | None = None
@@ -121,6 +124,7 @@ class ExplicitCall(Span):
     function: str | None = None
     by_user: bool = True
     thread: int | None = None
+    generation: int | None = None
 
 
 @dataclass(slots=True)

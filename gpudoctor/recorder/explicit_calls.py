@@ -1,16 +1,14 @@
-"""Notes calls by which a script waits for the device, empties the allocator's cache or collects garbage by hand.
+"""Notes calls by which a script waits for the device or empties the allocator's cache by hand.
 
 A call costs two readings of the clock and one row in the watch. Calls that torch makes for itself (while it captures a
-CUDA graph, say) are not the script's and are not noted.
+CUDA graph, say) are not the script's and are not noted. Collections by hand come from `gc_watch`.
 
-Dynamo must see what it would see without us. It folds `is_compiling()` and goes on in the original, and `gc.collect`, a
-builtin that it breaks graphs on, is not replaced at all: the collector's callbacks tell who runs while it works.
+Dynamo must see what it would see without us: it folds `is_compiling()` and goes on in the original.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import sys
 import threading
@@ -26,8 +24,6 @@ from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
 
-COLLECT = "gc.collect"
-_FULL = 2  # the generation that `gc.collect()` collects, with all younger ones
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 
 
@@ -48,7 +44,7 @@ def calls() -> list[tuple[Any, str, str]]:
 
 
 def install(patches: Patches, watch: Watch, files: UserFiles, live: Callable[[], bool]) -> None:
-    """Wraps the functions, and listens to the garbage collector.
+    """Wraps the functions.
 
     Args:
         patches: to be undone with.
@@ -71,7 +67,6 @@ def install(patches: Patches, watch: Watch, files: UserFiles, live: Callable[[],
     noted = torch_private.hidden_from_dynamo(note)
     for owner, name, text in calls():
         patches.set(owner, name, _wrapped(getattr(owner, name), text, watch, live, noted))
-    _listen_to_collector(patches, watch, live, noted)
 
 
 def _wrapped(
@@ -95,27 +90,3 @@ def _wrapped(
             noted(text, started, now(), sys._getframe().f_back)
 
     return call
-
-
-def _listen_to_collector(patches: Patches, watch: Watch, live: Callable[[], bool], noted: Callable[..., Any]) -> None:
-    """Notes full collections that begin in code which calls something named `collect`: by hand, not by themselves.
-
-    Whether the very line does is seen later in its source; here nothing may take time.
-    """
-    now = watch.now
-    begun: dict[int, int] = {}
-
-    def heard(phase: str, info: dict[str, int]) -> None:
-        if info.get("generation") != _FULL or not live():
-            return
-        frame = sys._getframe().f_back
-        if frame is None or "collect" not in frame.f_code.co_names:
-            return
-        if phase == "start":
-            begun[threading.get_ident()] = now()
-        elif (started := begun.pop(threading.get_ident(), None)) is not None:
-            noted(COLLECT, started, now(), frame)
-
-    callback = torch_private.as_torch_code(heard)
-    gc.callbacks.append(callback)
-    patches.on_undo(lambda: gc.callbacks.remove(callback) if callback in gc.callbacks else None)

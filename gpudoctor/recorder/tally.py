@@ -6,6 +6,7 @@ A row is `["Q", [first_start, last_end, number, calls, ns]]`; what a number stan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpudoctor.recorder import torch_private
@@ -20,6 +21,7 @@ class Tally:
         self._numbers: dict[Any, int] = {}
         self._open: dict[int, list[int]] = {}
         self._later: dict[Any, tuple[dict[str, Any], list[int]]] = {}
+        self._rows_later: list[Callable[[], tuple[Any, ...]]] = []
 
     def number(self, key: Any, about: dict[str, Any] | None = None) -> int | None:
         """The number of something that was said before; with `about` it is said now."""
@@ -52,8 +54,17 @@ class Tally:
             row[2] += 1
             row[3] += end - start
 
+    @torch_private.as_torch_code
+    def row_later(self, made: Callable[[], tuple[Any, ...]]) -> None:
+        """Has a row of the watch made and written at the next `flush`."""
+        self._rows_later.append(made)
+
     def flush(self) -> None:
         """Writes the sums and begins new ones."""
+        if self._rows_later:
+            waiting, self._rows_later = self._rows_later, []
+            for made in waiting:
+                self._watch.add(*made())
         if self._later:
             later, self._later = self._later, {}
             for key, (about, row) in later.items():
@@ -67,4 +78,4 @@ class Tally:
 
     def forget(self) -> None:
         """A forked child begins anew."""
-        self._numbers, self._open, self._later = {}, {}, {}
+        self._numbers, self._open, self._later, self._rows_later = {}, {}, {}, []

@@ -24,7 +24,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
                                             gradient scaler
     ["Z", {…}]                              an optimizer that was constructed
     ["X", start, end, what, file, line, function, by_user, thread]   the script waited for the device, emptied a cache
-                                            or collected garbage by hand
+                                            or collected garbage by hand; then one cell more: the generation
     ["L", {…}]  ["C", {…}]  ["H", {…}]      a DataLoader, a torch.compile call, a learning-rate scheduler
 """
 

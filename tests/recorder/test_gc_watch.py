@@ -48,10 +48,29 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 def test_a_collection_has_the_line_of_the_script_that_it_begins_in(recorder: Recorder) -> None:
     recorder.files.remember(__file__)
     gc.collect()
-    about = next(row[1] for row in recorder.rows() if row[0] == "N" and row[1]["generation"] == 2)
-    assert about["file"] == "tests/recorder/test_gc_watch.py"
-    assert about["function"] == "test_a_collection_has_the_line_of_the_script_that_it_begins_in"
-    assert about["explicit"] is True
+    (row,) = (row for row in recorder.rows() if row[0] == "X")
+    assert row[4] == "tests/recorder/test_gc_watch.py"
+    assert row[6:8] == ["test_a_collection_has_the_line_of_the_script_that_it_begins_in", True]
+    assert row[9] == 2
+
+
+def test_a_young_collection_by_hand_is_one_too(recorder: Recorder) -> None:
+    gc.collect(1)
+    assert [row[9] for row in recorder.rows() if row[0] == "X"] == [1]
+
+
+def test_collections_that_begin_by_themselves_are_added_up_by_place(recorder: Recorder) -> None:
+    recorder.files.remember(__file__)
+    kept = _many_objects()
+    rows = recorder.rows()
+    about = [row[1] for row in rows if row[0] == "N" and str(row[1]["function"]).startswith("_many")]
+    assert kept
+    assert {(one["generation"], one["explicit"]) for one in about} >= {(0, False)}
+    assert not [row for row in rows if row[0] == "X"]
+
+
+def _many_objects() -> list[dict[str, list[int]]]:
+    return [{"value": [number]} for number in range(20_000)]
 
 
 def test_a_collection_meets_no_file_while_the_files_are_gone_through(recorder: Recorder) -> None:
@@ -72,11 +91,11 @@ class Late(dict[str, int]):
 
 def test_a_collection_while_rows_are_written_waits_for_nothing_and_loses_nothing(recorder: Recorder) -> None:
     for number in range(3):
-        recorder.watch.add("X", Late(number=number))
+        recorder.watch.add("Z", Late(number=number))
         recorder.watch.flush()
     rows = recorder.rows()
-    assert [row[1]["number"] for row in rows if row[0] == "X"] == [0, 1, 2]
-    assert sum(row[1][3] for row in rows if row[0] == "Q") >= 3
+    assert [row[1]["number"] for row in rows if row[0] == "Z"] == [0, 1, 2]
+    assert sum(row[0] == "X" and row[3:4] == ["gc.collect"] for row in rows) >= 3
 
 
 def test_a_row_added_while_rows_are_written_comes_with_the_next(recorder: Recorder) -> None:
