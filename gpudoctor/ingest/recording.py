@@ -140,7 +140,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables["schedulers"] = log.schedulers
     tables["backward_calls"] = scalers.backward_calls(log, step_rows)
     tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
-    tables["optimizers"] = log.optimizers
+    tables["optimizers"], tables["wrappers"] = log.optimizers, log.wrappers
     tables |= {
         "dtype_sites": dtype_sites.rows(sources),
         "conv_sites": conv_sites.rows(sources),

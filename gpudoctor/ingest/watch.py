@@ -156,6 +156,7 @@ class WatchLog:
     scalers: list[dict[str, Any]] = field(default_factory=list)
     scaler_steps: list[ScalerStep] = field(default_factory=list)
     optimizers: list[dict[str, Any]] = field(default_factory=list)
+    wrappers: list[dict[str, Any]] = field(default_factory=list)
     work: list[list[int]] = field(default_factory=list)
     kinds: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
@@ -212,6 +213,7 @@ def _add(log: WatchLog, row: list[Any]) -> None:
         "H": log.schedulers,
         "A": log.scalers,
         "Z": log.optimizers,
+        "R": log.wrappers,
         "N": log.kinds,
         "Q": log.work,
     }

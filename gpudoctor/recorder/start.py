@@ -12,7 +12,16 @@ from pathlib import Path
 import torch
 
 from gpudoctor import stepping
-from gpudoctor.recorder import compile_calls, cuda, explicit_calls, gc_watch, optimizers, schedulers, stopping
+from gpudoctor.recorder import (
+    compile_calls,
+    cuda,
+    explicit_calls,
+    gc_watch,
+    optimizers,
+    parallel_wrappers,
+    schedulers,
+    stopping,
+)
 from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
@@ -100,6 +109,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
     schedulers.install(agent.patches, agent.watch, agent.files, agent.live)
     agent.scalers.install(agent.patches, agent.live)
     optimizers.install(agent.patches, agent.watch, agent.files, agent.live)
+    parallel_wrappers.install(agent.patches, agent.watch, agent.files, agent.live)
     explicit_calls.install(agent.patches, agent.watch, agent.files, agent.live)
     return agent
 

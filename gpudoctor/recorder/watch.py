@@ -22,7 +22,7 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["N", {…}]                              what a number stands for: kind (print, log, checkpoint, …, gc), name, stack
     ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a
                                             gradient scaler
-    ["Z", {…}]                              an optimizer that was constructed
+    ["Z", {…}]  ["R", {…}]                  an optimizer that was constructed, a wrapper for several devices or ranks
     ["X", start, end, what, file, line, function, by_user, thread]   the script waited for the device, emptied a cache
                                             or collected garbage by hand; then one cell more: the generation
     ["L", {…}]  ["C", {…}]  ["H", {…}]      a DataLoader, a torch.compile call, a learning-rate scheduler
