@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from gpudoctor.analysis import frames, op_loops
+from gpudoctor.analysis import flops, frames, op_loops, work
 from gpudoctor.analysis.frames import Rows
 from gpudoctor.analysis.intervals import Ints, Mask
 from gpudoctor.analysis.op_loops import Calls, begins_with
 from gpudoctor.analysis.source_loops import SourceLoops
 from gpudoctor.columns import Coded
+
+SLOW_BYTES_PER_NS, SLOW_FLOPS_PER_NS = 4.0, 4.0
+"""A slow CPU's one thread: 4 GB/s from memory, 4 GFLOP/s without SIMD. What takes less work than its time says at these
+rates is mostly call."""
 
 _IDLE_OWNERS = ("launch", "python", "optimizer")
 
@@ -100,9 +105,28 @@ def _with_sizes(body: pd.DataFrame, calls: Calls) -> pd.DataFrame:
     rows = np.flatnonzero(computes[kind.codes] & (calls.outer >= 0))
     own = np.maximum(frames.integers(calls.ops, "self_ns")[rows], 0)
     loop = pd.Series(body["loop"].to_numpy(), index=body["row"].to_numpy())
-    medians = pd.Series(own).groupby(loop.reindex(calls.outer[rows]).to_numpy()).median()
-    body["median_op_ns"] = body["loop"].map(medians)
+    loops = loop.reindex(calls.outer[rows]).to_numpy()
+    body["median_op_ns"] = body["loop"].map(pd.Series(own).groupby(loops).median())
+    body["median_work_ns"] = body["loop"].map(pd.Series(_work_ns(calls.ops, rows, own)).groupby(loops).median())
     return body
+
+
+def _work_ns(ops: pd.DataFrame, rows: Rows, own: Ints) -> NDArray[np.float64]:
+    """Time that each operator's work takes a slow CPU, by its sizes; its own time where its work is not known.
+
+    One that has others of its kind do the work has none itself.
+
+    Args:
+        ops: the operators.
+        rows: those asked for.
+        own: their own times.
+    """
+    done = work.of_calls(ops)
+    names = frames.texts(ops, "name")
+    has_formula = np.array([*(flops.kind(text) is not None for text in names.values), False], np.bool_)
+    spent = done.bytes / SLOW_BYTES_PER_NS + np.nan_to_num(done.flops) / SLOW_FLOPS_PER_NS
+    spent = np.where(has_formula[names.codes] & ~done.owns, 0.0, spent)[rows]
+    return np.where(np.isnan(spent), own, spent)
 
 
 def _outermost(calls: Calls, rows: Rows) -> Rows:
@@ -147,6 +171,7 @@ def _rows(body: pd.DataFrame, calls: Calls, sources: SourceLoops) -> list[dict[s
             "along": walks["along"] if walks["pieces"] else None,
             "sizes": int(loop.groupby("call")["shape"].nunique().max()),
             "median_op_ns": int(median),
+            "median_work_ns": int(loop["median_work_ns"].median()),
             **_head(loop, calls.file.values, sources),
         }
         for _, part in loop.groupby(["file", "line"]):

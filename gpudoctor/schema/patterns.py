@@ -22,6 +22,7 @@ TABLES: tuple[Table, ...] = (
         ("along", "str", "which tensor, e.g. dimension 1 of a [16, 150, 10] tensor; null when not known"),
         ("sizes", "int", "different input shapes that one operator of one line is called with, at most"),
         ("median_op_ns", "int", "median time of the operators that compute, of all lines of the loop"),
+        ("median_work_ns", "int", "median time that their work takes one thread of a slow CPU, by their sizes"),
         ("operators", "int", "operators that the line calls in a profiled step"),
         ("forward_ns", "int", "time in them in a profiled step"),
         ("backward_ns", "int", "time of their backward in a profiled step"),

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gpudoctor.analysis import loop_lines
 from gpudoctor.profile import frame
 
@@ -190,3 +192,18 @@ def test_nothing_to_see_has_no_rows() -> None:
     assert step.lines() == []
     assert not loop_lines.measured(frame("ops", [{**step.rows[0], "precision": "def"}]))
     assert loop_lines.measured(frame("ops", step.rows))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "work_ns"),
+    [
+        ("[[16,8],[16,8]]", "float,float", 16 * 8 * 4 * 3 / loop_lines.SLOW_BYTES_PER_NS),
+        (None, None, 900),  # sizes are not known: all of its time may be work
+    ],
+)
+def test_work_is_told_by_sizes_not_by_the_time_that_calls_take(shapes: Any, dtypes: Any, work_ns: float) -> None:
+    step = Step()
+    for number in range(20):
+        step.select(number)
+        step.call("aten::mul", 5, shapes=shapes, dtypes=dtypes)
+    assert {row["median_work_ns"] for row in step.lines()} == {int(work_ns)}
