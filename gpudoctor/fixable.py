@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from gpudoctor.diagnosis import Change, Finding
-from gpudoctor.engine.editing import aimed, refilled
+from gpudoctor.engine.editing import aimed, refilled, templates
 from gpudoctor.engine.edits import NotCertainError, apply_edit
 from gpudoctor.engine.remedy import inside
 from gpudoctor.engine.rule import Edit, RemedyText, Rule
@@ -103,8 +103,10 @@ def _doubt(edit: Edit, now: Read, line: int) -> str:
     """Why no change was offered, as far as the file still tells."""
     if now.text is None:
         return f"the file {now.reason}"
+    if any("{" in text for _, text in templates(edit)):
+        return "not with what this run measured"
     try:
         apply_edit(edit.kind, edit.values, now.text, line)
     except NotCertainError as error:
         return str(error)
-    return "not in this run"
+    return "not with what this run measured"
