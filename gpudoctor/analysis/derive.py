@@ -48,19 +48,19 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if profile.measured("ops"):
-        made = {**made, **precision.derive(profile.table("ops"), made.get("kernels"))}
+        made = {**made, **precision.derive(profile.table("ops"), _in_steps(made.get("kernels")))}
     made = {**made, **patterns.derive(profile, made.get("gaps"))}
     if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
-        kernels = profile.table("kernels") if profile.measured("kernels") else None
+        kernels = _in_steps(profile.table("kernels")) if profile.measured("kernels") else None
         made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
     if profile.measured("ops") and profile.table("ops")["forward_op"].notna().any():
         made = {**made, "unused_values": unused_values.rows(profile.table("ops"), profile.sources)}
     if profile.measured("module_calls") and profile.measured("ops"):
-        kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
+        kernels = _in_steps(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
         repeated = repeated_calls.rows(profile.rows("module_calls"), profile.table("ops"), kernels)
         made = {**made, "repeated_calls": repeated}
     if profile.measured("padded_inputs") and profile.measured("ops"):
-        kernels = made.get("kernels", profile.table("kernels")) if profile.measured("kernels") else None
+        kernels = _in_steps(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
         padded = padding.rows(profile.rows("padded_inputs"), profile.table("ops"), kernels)
         made = {**made, "padding": padded}
     if profile.measured("recompiles") and profile.measured("compilations"):
@@ -71,6 +71,12 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         )
         made = {**made, "graph_breaks": break_idle.with_idle(profile.table("graph_breaks"), idle)}
     return made
+
+
+def _in_steps(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
+    from gpudoctor.analysis import frames
+
+    return None if kernels is None else frames.in_steps(kernels)
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

@@ -68,3 +68,13 @@ def pick_texts(frame: pd.DataFrame, column: str, rows: Rows) -> Coded:
 def with_integers(frame: pd.DataFrame, column: str, values: Ints) -> pd.DataFrame:
     """The table with an integer column replaced; `MISSING` becomes null."""
     return frame.assign(**{column: pd.arrays.IntegerArray(np.asarray(values, np.int64), values == MISSING)})
+
+
+def in_steps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows that have a step; all of them where none has.
+
+    Device activities belong to the step in which they ran. What a step launched and ran behind the last profiled one is
+    left out where times are held against those of the steps, or a host that runs ahead would make shares above 100 %.
+    """
+    known = rows["step"].notna()
+    return rows[known] if known.any() else rows

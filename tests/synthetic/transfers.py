@@ -72,9 +72,12 @@ class Transfers(Operators):
         made = Tensor((len(values),), dtype, "cpu")
         with self.op("aten::empty", [f"[{len(values)}]"]):
             self.host.think(400 + 30 * len(values))
-        if device == "cpu":
-            return made
-        return self.cuda(made)
+        made = made if device == "cpu" else self.cuda(made)
+        with self.op("aten::lift_fresh", [made]):
+            pass
+        with self.op("aten::detach_", [made]):
+            pass
+        return made
 
     def numpy_work(self, x: Tensor, ns: float = 50 * US) -> Tensor:
         """Something that numpy does to a tensor in host memory."""

@@ -4,60 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from tests.synthetic import BFLOAT16, FLOAT, LONG, MS, US, Tensor, Torch
-
-WIDTH = 2048
-
-
-class Training:
-    """A step that keeps an A100 busy for some ten milliseconds: bfloat16, fused optimizer, inputs copied ahead."""
-
-    def __init__(
-        self, torch: Torch, dtype: str = BFLOAT16, style: str = "fused", layers: int = 16, **loader: Any
-    ) -> None:
-        self.torch, self.dtype = torch, dtype
-        self.weights = [Tensor((WIDTH, WIDTH), dtype, parameter=True) for _ in range(layers)]
-        self.optimizer = torch.AdamW(self.weights, style=style)
-        self.loader = torch.DataLoader([((4096, WIDTH), dtype), ((4096,), LONG)], **loader)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for weight in self.weights:
-            x = self.torch.pointwise("relu", self.torch.linear(x, weight))
-        return x
-
-    def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.torch.cross_entropy(self.forward(x), y)
-
-    def update(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad()
-        self.torch.backward(loss)
-        self.optimizer.step()
-
-    def ahead(self, batch: list[Tensor]) -> list[Tensor]:
-        with self.torch.copy_stream():
-            return [self.torch.cuda(one, non_blocking=True) for one in batch]
-
-
-def train(torch: Torch, step: Callable[[Training, Tensor, Tensor], None], **options: Any) -> None:
-    """The loop; copies run on a stream of their own, while the step before is computed."""
-    training = Training(torch, **options)
-    for batch in training.loader:
-        x, y = training.ahead(batch)
-        step(training, x, y)
-
-
-def plain(t: Training, x: Tensor, y: Tensor) -> None:
-    loss = t.loss(x, y)
-    t.update(loss)
-    t.torch.item(loss)
+from tests.synthetic.programs import copies, images, layers
+from tests.synthetic.programs.training import Training, plain, train
 
 
 def read_after_the_loss(t: Training, x: Tensor, y: Tensor) -> None:
-    small = t.torch.view(x, (32, WIDTH))
+    small = t.torch.view(x, (32, t.width))
     for _ in range(3):
-        small = t.torch.reduce("sum", t.forward(small), (32, WIDTH))
+        small = t.torch.reduce("sum", t.forward(small), (32, t.width))
         t.torch.item(small)  # problem: GD301
     t.update(t.torch.reduce("mean", small))
 
@@ -80,7 +36,7 @@ def storm(t: Training, x: Tensor, y: Tensor) -> None:
     plain(t, x, y)
 
 
-def launches(torch: Torch, batch: int) -> None:
+def launches(torch: Torch, batch: int, reads: bool = False) -> None:
     weights = [Tensor((512, 512), BFLOAT16, parameter=True) for _ in range(40)]
     optimizer = torch.AdamW(weights, style="fused")
     for x, _ in torch.DataLoader([((batch, 512), BFLOAT16), ((batch,), LONG)]):
@@ -93,6 +49,8 @@ def launches(torch: Torch, batch: int) -> None:
         optimizer.zero_grad()
         torch.backward(loss)
         optimizer.step()
+        if reads:
+            torch.item(loss)
 
 
 def reducing(torch: Torch, bucket_bytes: int, overlap: bool) -> None:
@@ -109,9 +67,56 @@ PAIRS: dict[str, tuple[Callable[[Torch], None], Callable[[Torch], None]]] = {
     "GD301": (partial(train, step=read_after_the_loss), partial(train, step=plain)),
     "GD302": (partial(copying, pin_memory=False, non_blocking=False), partial(train, step=plain)),
     "GD303": (partial(copying, pin_memory=True, non_blocking=False), partial(train, step=plain)),
+    "GD204": (partial(layers.attending, fused=False), partial(layers.attending, fused=True)),
+    "GD208": (partial(layers.activating, fused=False), partial(layers.activating, fused=True)),
+    "GD304": (partial(train, step=copies.constant_each_step), copies.constant_before),
+    "GD305": (partial(copies.features, packed=False), partial(copies.features, packed=True)),
     "GD401": (partial(train, step=plain, dtype=FLOAT), partial(train, step=plain)),
     "GD402": (partial(train, step=plain, dtype=FLOAT), partial(train, step=plain)),
+    "GD403": (partial(layers.normalising, to_and_fro=True), partial(layers.normalising, to_and_fro=False)),
+    "GD407": (partial(layers.widening, width=2049), partial(layers.widening, width=2056)),
+    "GD408": (partial(images.convolving, channels_last=False), partial(images.convolving, channels_last=True)),
+    "GD410": (
+        partial(images.convolving, channels_last=True, benchmark=True, sizes=4),
+        partial(images.convolving, channels_last=True, benchmark=True),
+    ),
     "GD601": (partial(train, step=plain, workers=1, make_ns=40 * MS), partial(train, step=plain)),
     "GD801": (partial(reducing, bucket_bytes=2**30, overlap=False), partial(train, step=plain)),
 }
 """By rule: the problem and its twin."""
+
+VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
+    "many small copies beside the computing": (partial(train, step=copies.ahead), frozenset()),
+    "values read one by one": (partial(train, step=copies.read_one_by_one), frozenset()),
+    "many small tensors in pageable memory": (
+        partial(copies.features, packed=False, pinned=False),
+        frozenset({"GD302"}),
+    ),
+    "a step of its own pace with a read at its end": (partial(launches, batch=65_536, reads=True), frozenset()),
+    "a launch-bound step with a read at its end": (partial(launches, batch=4096, reads=True), frozenset({"GD202"})),
+    "attention on short sequences": (partial(layers.attending, fused=False, samples=256, length=32), frozenset()),
+    "a formula for an activation on small tensors": (
+        partial(layers.activating, fused=False, batch=512),
+        frozenset({"GD201", "GD301"}),
+    ),
+    "convolutions in float32, without tensor cores": (
+        partial(images.convolving, channels_last=False, dtype=FLOAT),
+        frozenset({"GD402"}),
+    ),
+    "sizes of images that change, without a search": (
+        partial(images.convolving, channels_last=True, sizes=4),
+        frozenset(),
+    ),
+    "half of the layers of an odd width, in float32": (
+        partial(layers.widening, width=2049, dtype=FLOAT),
+        frozenset({"GD401", "GD402"}),
+    ),
+    "nothing reads a value: the host runs ahead": (
+        partial(layers.widening, width=2049, reads_loss=False),
+        frozenset(),
+    ),
+}
+"""Neighbours of the pairs: what is found, and nothing else gives a warning."""
+
+RECORDED_ONLY = frozenset({"GD304", "GD410"})
+"""Rules that want the source or the settings, which a trace does not have."""
