@@ -297,3 +297,18 @@ def test_float64_that_was_asked_for_is_accepted(check: Callable[..., Checked]) -
     findings = check(code).findings("GD406")
     assert all(finding["accepted"] and "train.py:3" in finding["accepted"] for finding in findings)
     assert findings
+
+
+@pytest.mark.parametrize(
+    ("data", "accepted"),
+    [
+        ("torch.randn(256, 512, dtype=torch.float64)", True),
+        ("torch.from_numpy(rng.normal(size=(256, 512)))", False),  # converting the model silences the dtype error
+    ],
+)
+def test_a_model_in_float64_is_intent_where_the_data_is_asked_for_in_it_too(
+    data: str, accepted: bool, check: Callable[..., Checked]
+) -> None:
+    code = "\nimport numpy; rng = numpy.random.default_rng(0)" + SPELLED.replace("torch.randn(4, 8)", data)
+    (finding,) = check(code.replace("Linear(8, 1)", "Linear(512, 512).double()")).findings("GD406")
+    assert bool(finding["accepted"]) is accepted
