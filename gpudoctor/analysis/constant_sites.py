@@ -22,6 +22,7 @@ _WAYS = frozenset({"to", "cuda", "type_as"})
 _INDEX_NAMES = frozenset({"rank", "local_rank", "gpu", "gpu_id"})
 _GPU_KINDS = ("cuda", "mps", "xpu", "npu", "hpu")
 _GPU_WORDS = (*_GPU_KINDS, "accelerat", "lightning", "Trainer(")
+_CHOICES = (ast.Attribute, ast.Subscript, ast.Call)  # an option, an entry of a configuration, an environment variable
 _DEFAULT_DEVICE = ("set_default_device(", "set_default_tensor_type(")
 
 
@@ -30,6 +31,7 @@ def rows(sources: Mapping[str, str]) -> list[dict[str, Any]]:
     parsed = {file: Source(tree) for file, text in sources.items() if (tree := _parsed(text)) is not None}
     stores = _stores(parsed.values())
     gpu = any(word in text for text in sources.values() for word in _GPU_WORDS)
+    gpu = gpu or any(_device_chosen(source.tree) for source in parsed.values())
     elsewhere = any(word in text for text in sources.values() for word in _DEFAULT_DEVICE)
     numbers: dict[tuple[str, int], int] = {}  # what one line builds is one site
     made: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -73,6 +75,12 @@ def _stores(parsed: Any) -> dict[str, bool]:
                 around = next((up for up in source.above(node) if isinstance(up, FUNCTIONS)), None)
                 made[name] = made.get(name, True) and around is not None and around.name == "__init__"
     return made
+
+
+def _device_chosen(tree: ast.AST) -> bool:
+    """Whether the device is the run's choice (`torch.device(args.device)`): a GPU then, on a machine that has one."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(called(call) == "device" and call.args and isinstance(call.args[0], _CHOICES) for call in calls)
 
 
 def _span(node: ast.Call) -> tuple[int, int]:

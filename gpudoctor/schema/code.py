@@ -31,7 +31,11 @@ TABLES: tuple[Table, ...] = (
         ("function", "str", "enclosing function"),
         ("factory", "str", "the function that makes it, e.g. torch.arange"),
         ("op", "str", "the operator that this runs"),
-        ("names_gpu", "bool", "the user's source speaks of a GPU somewhere: on a machine with one it would be used"),
+        (
+            "names_gpu",
+            "bool",
+            "the user's source speaks of a GPU somewhere, or leaves its device to an option: a GPU would be used",
+        ),
     ),
     table(
         "conv_sites",

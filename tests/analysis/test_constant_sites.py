@@ -204,3 +204,11 @@ def test_two_tensors_of_one_line_are_one_site() -> None:
     rows = constant_sites.rows({"train.py": HEAD + textwrap.dedent(text)})
     assert {row["site"] for row in rows} == {0}
     assert {row["op"] for row in rows} == {"aten::ones", "aten::arange"}
+
+
+@pytest.mark.parametrize(
+    ("made", "chosen"), [("args.device", True), ("config['device']", True), ("'cpu'", False), ("CPU", False)]
+)
+def test_a_device_that_is_the_runs_choice_can_be_a_gpu(made: str, chosen: bool) -> None:
+    text = f"import torch\ndevice = torch.device({made})\ndef f(x):\n    return x + torch.ones(3).to(x.device)\n"
+    assert [row["names_gpu"] for row in constant_sites.rows({"a.py": text})] == [chosen]
