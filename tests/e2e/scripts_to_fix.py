@@ -41,6 +41,70 @@ class Distiller:
 Distiller().train([torch.randn(64, 32) for _ in range(40)])
 """
 
+CONVOLVED = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def stage(inside, outside):
+    return nn.Sequential(nn.Conv1d(inside, outside, 5, padding=2), nn.BatchNorm1d(outside), nn.SiLU())
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(stage(2, 24), *[stage(24, 24) for _ in range(6)])
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x):
+        hour = torch.arange(x.shape[-1], dtype=torch.float32).to(x.device)
+        x = torch.cat([x, torch.sin(hour).expand(len(x), 1, -1)], dim=1)
+        return self.head(self.body(x).mean(-1))
+
+
+def batches(count):
+    for _ in range(count):
+        yield torch.randn(16, 1, 64, device=DEVICE), torch.randint(4, (16,), device=DEVICE)
+
+
+def update(net, optimizer, x, y):
+    optimizer.zero_grad()
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def probe(net, held_out):
+    net.eval()
+    right = []
+    for x, y in held_out:
+        right.append((net(x).argmax(-1) == y).float().mean())
+    net.train()
+    return torch.stack(right).mean()
+
+
+def main():
+    torch.manual_seed(0)
+    net = Net().to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, foreach=False)
+    held_out = list(batches(3))
+    scores = []
+    for number, (x, y) in enumerate(batches(48), start=1):
+        loss = update(net, optimizer, x, y)
+        if number % 12 == 0:
+            scores.append(probe(net, held_out))
+    print(loss, torch.stack(scores))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 COMPILED = """\
 import torch
 import torch._dynamo

@@ -15,28 +15,28 @@ from gpudoctor.diagnosis import from_json
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.fix import plan
 from tests.e2e.conftest import SAMPLES, Checked, gpudoctor
-from tests.e2e.scripts_to_fix import ACCUMULATING, COMPILED, EAGER, SLOW_READS
+from tests.e2e.scripts_to_fix import ACCUMULATING, COMPILED, CONVOLVED, EAGER, SLOW_READS
 
 CERTAIN: dict[tuple[str, str], str | Path] = {
     ("GD102", "drop_last"): COMPILED,
     ("GD102", "dynamic"): COMPILED,
     ("GD102", "mark_dynamic"): COMPILED,
     ("GD104", "dynamic"): COMPILED,
-    ("GD203", "fused"): SAMPLES / "unfused-optimizer" / "train.py",
+    ("GD203", "fused"): CONVOLVED,
     ("GD203", "foreach"): EAGER,
     ("GD204", "sdpa"): SAMPLES / "unfused-attention" / "train.py",
     ("GD209", "sparse"): SAMPLES / "dense-embedding-gradient" / "train.py",
     ("GD301", "defer"): EAGER,
-    ("GD304", "on_device"): SAMPLES / "recreated-constant" / "train.py",
+    ("GD304", "on_device"): CONVOLVED,
     ("GD306", "collect_less"): SAMPLES / "explicit-synchronize" / "train.py",
     ("GD306", "keep_cache"): EAGER,
-    ("GD404", "dedent"): SAMPLES / "autocast-around-backward" / "train.py",
-    ("GD409", "no_bias"): SAMPLES / "conv-bias-before-norm" / "train.py",
+    ("GD404", "dedent"): CONVOLVED,
+    ("GD409", "no_bias"): CONVOLVED,
     ("GD505", "drop"): EAGER,
     ("GD601", "workers"): SLOW_READS,
     ("GD603", "persistent"): SAMPLES / "workers-respawned" / "train.py",
     ("GD702", "frozen"): EAGER,
-    ("GD702", "no_grad"): SAMPLES / "graph-never-used" / "train.py",
+    ("GD702", "no_grad"): CONVOLVED,
     ("GD703", "no_sync"): ACCUMULATING,
     ("GD704", "anomaly"): EAGER,
 }
