@@ -105,6 +105,51 @@ if __name__ == "__main__":
     main()
 """
 
+ATTENTIVE = """\
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+WORDS, WIDTH, HEADS = 40_000, 64, 4
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, WIDTH)
+        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        q, k, v = (part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        weights = scores.softmax(dim=-1)
+        mixed = weights @ v
+        return self.head(mixed.transpose(1, 2).flatten(2).mean(1))
+
+
+def main():
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randint(WORDS, (96, 192)), torch.randint(4, (96,)))
+    loader = DataLoader(data, batch_size=16, num_workers=1)
+    model = Model()
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
+    for epoch in range(6):
+        for ids, kinds in loader:
+            loss = F.cross_entropy(model(ids), kinds)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 COMPILED = """\
 import torch
 import torch._dynamo
@@ -158,6 +203,7 @@ for epoch in range(8):
 """
 
 SLOW_READS = """\
+import gc
 import time
 
 import torch
@@ -185,6 +231,7 @@ def main():
         opt.zero_grad()
         loss.backward()
         opt.step()
+        gc.collect()
 
 
 if __name__ == "__main__":

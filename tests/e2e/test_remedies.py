@@ -14,51 +14,43 @@ from gpudoctor import patching
 from gpudoctor.diagnosis import from_json
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.fix import plan
-from tests.e2e.conftest import SAMPLES, Checked, gpudoctor
-from tests.e2e.scripts_to_fix import ACCUMULATING, COMPILED, CONVOLVED, EAGER, SLOW_READS
+from tests.e2e.conftest import Checked, gpudoctor
+from tests.e2e.scripts_to_fix import ACCUMULATING, ATTENTIVE, COMPILED, CONVOLVED, EAGER, SLOW_READS
 
-CERTAIN: dict[tuple[str, str], str | Path] = {
+CERTAIN: dict[tuple[str, str], str] = {
     ("GD102", "drop_last"): COMPILED,
     ("GD102", "dynamic"): COMPILED,
     ("GD102", "mark_dynamic"): COMPILED,
     ("GD104", "dynamic"): COMPILED,
     ("GD203", "fused"): CONVOLVED,
     ("GD203", "foreach"): EAGER,
-    ("GD204", "sdpa"): SAMPLES / "unfused-attention" / "train.py",
-    ("GD209", "sparse"): SAMPLES / "dense-embedding-gradient" / "train.py",
+    ("GD204", "sdpa"): ATTENTIVE,
+    ("GD209", "sparse"): ATTENTIVE,
     ("GD301", "defer"): EAGER,
     ("GD304", "on_device"): CONVOLVED,
-    ("GD306", "collect_less"): SAMPLES / "explicit-synchronize" / "train.py",
+    ("GD306", "collect_less"): SLOW_READS,
     ("GD306", "keep_cache"): EAGER,
     ("GD404", "dedent"): CONVOLVED,
     ("GD409", "no_bias"): CONVOLVED,
     ("GD505", "drop"): EAGER,
     ("GD601", "workers"): SLOW_READS,
-    ("GD603", "persistent"): SAMPLES / "workers-respawned" / "train.py",
+    ("GD603", "persistent"): ATTENTIVE,
     ("GD702", "frozen"): EAGER,
     ("GD702", "no_grad"): CONVOLVED,
     ("GD703", "no_sync"): ACCUMULATING,
     ("GD704", "anomaly"): EAGER,
 }
-"""Remedies that make a diff, each with a script that needs it. What a script is here for is all repaired at once, and a
-repaired sample that equals its twin is not recorded again."""
+"""Remedies that make a diff, each with a script that needs it. What a script is here for is all repaired at once:
+two recordings a script."""
 
 ONLY_ON_A_GPU = {("GD302", "pin"), ("GD306", "drop"), ("GD401", "high"), ("GD602", "pin")}
 """Remedies of findings that a CPU run does not have; tests/engine and the rules' examples make their diffs."""
 
 
-def _group(script: str | Path) -> str:
-    return script.parent.name if isinstance(script, Path) else str(len(script))
-
-
 each_remedy = pytest.mark.parametrize(
     ("rule", "remedy"),
-    [pytest.param(*pair, marks=pytest.mark.xdist_group(_group(script))) for pair, script in CERTAIN.items()],
+    [pytest.param(*pair, marks=pytest.mark.xdist_group(str(len(script)))) for pair, script in CERTAIN.items()],
 )
-
-
-def text_of(script: str | Path) -> str:
-    return script.read_text(encoding="utf-8") if isinstance(script, Path) else script
 
 
 def remedies(run: Checked, rule: str, remedy: str) -> list[dict[str, Any]]:
@@ -67,7 +59,7 @@ def remedies(run: Checked, rule: str, remedy: str) -> list[dict[str, Any]]:
     return [finding for finding in run.findings(rule) if finding["remedy"]["name"] == remedy]
 
 
-def repaired(run: Checked, script: str | Path) -> str:
+def repaired(run: Checked, script: str) -> str:
     """The script with all remedies made that it is here for, as one patch."""
     pairs = {pair for pair, one in CERTAIN.items() if one is script}
     found = plan(
@@ -106,10 +98,8 @@ def test_the_diff_applies_and_the_patched_script_runs_without_the_finding(
     for number, finding in enumerate(own):
         assert finding["remedy"]["diff"], "no diff was offered"
         (tmp_path / str(number)).mkdir()
-        git_applies(text_of(script), finding["remedy"]["diff"], tmp_path / str(number))
-    text = repaired(before, script)
-    twin = script.with_name("train_fixed.py") if isinstance(script, Path) else None
-    after = check(twin if twin is not None and text == text_of(twin) else text)
+        git_applies(script, finding["remedy"]["diff"], tmp_path / str(number))
+    after = check(repaired(before, script))
     assert after.code == 0, after.err
     assert after.diagnosis["run"]["steps"] > 0
     assert not remedies(after, rule, remedy)
