@@ -81,3 +81,21 @@ def widening(torch: Torch, width: int, dtype: str = BFLOAT16, reads_loss: bool =
         return x
 
     learn(torch, weights, (8192, WIDTH), forward, dtype, reads_loss)
+
+
+def averaging(torch: Torch) -> None:
+    """Keeps a running mean of each weight, in a loop by hand: kernels of one size on tensors of their own."""
+    weights = matrices(8)
+    means = [Tensor(weight.shape, BFLOAT16) for weight in weights]
+
+    def forward(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            for mean in means * 4:
+                torch.pointwise("mul", mean)
+            for mean, weight in zip(means * 4, weights * 4, strict=True):
+                torch.pointwise("add", mean, weight)
+        for weight in weights:
+            x = torch.linear(x, weight)
+        return x
+
+    learn(torch, weights, (1024, WIDTH), forward)

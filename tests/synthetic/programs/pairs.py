@@ -99,6 +99,7 @@ VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
         partial(layers.activating, fused=False, batch=512),
         frozenset({"GD201", "GD301"}),
     ),
+    "running means of the weights": (layers.averaging, frozenset()),
     "convolutions in float32, without tensor cores": (
         partial(images.convolving, channels_last=False, dtype=FLOAT),
         frozenset({"GD402"}),
