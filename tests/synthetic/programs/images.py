@@ -35,3 +35,22 @@ def convolving(
         return x
 
     learn(torch, [*kernels, *scales], (SAMPLES, CHANNELS, SIZE, SIZE), forward, dtype)
+
+
+def normalising_together(torch: Torch, sync: bool) -> None:
+    """24 convolutions, each with a batch norm that takes its statistics from all ranks (`sync`) or from its own."""
+    kernels = [Tensor((CHANNELS, CHANNELS, 3, 3), BFLOAT16, parameter=True) for _ in range(24)]
+    scales = [Tensor((CHANNELS,), BFLOAT16, parameter=True) for _ in range(24)]
+
+    def forward(x: Tensor) -> Tensor:
+        x = replace(x, channels_last=True)
+        for number, (kernel, scale) in enumerate(zip(kernels, scales, strict=True)):
+            x = torch.conv2d(x, kernel)
+            with torch.host.module(f"norms.{number}", "SyncBatchNorm" if sync else "BatchNorm2d"):
+                if sync:
+                    torch.collective("all_gather", 2 * CHANNELS + 1)  # problem: GD808
+                x = torch.batch_norm(x, scale)
+            x = torch.pointwise("relu", x)
+        return x
+
+    learn(torch, [*kernels, *scales], (SAMPLES, CHANNELS, SIZE, SIZE), forward, BFLOAT16)

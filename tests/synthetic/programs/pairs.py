@@ -82,6 +82,7 @@ PAIRS: dict[str, tuple[Callable[[Torch], None], Callable[[Torch], None]]] = {
     ),
     "GD601": (partial(train, step=plain, workers=1, make_ns=40 * MS), partial(train, step=plain)),
     "GD801": (partial(reducing, bucket_bytes=2**30, overlap=False), partial(train, step=plain)),
+    "GD808": (partial(images.normalising_together, sync=True), partial(images.normalising_together, sync=False)),
 }
 """By rule: the problem and its twin."""
 
