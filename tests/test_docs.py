@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "docs/decisions.md", "docs/casebook.md"]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "samples/README.md",
+    "docs/decisions.md",
+    "docs/casebook.md",
+]
 
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
 MACHINE_PATH = re.compile(r"(?<![\w./:-])/(?:root|Users)/[\w.-]+")
