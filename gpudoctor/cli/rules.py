@@ -132,17 +132,22 @@ def docs(
     check: Annotated[bool, typer.Option("--check", help="Change nothing; fail when the page is out of date.")] = False,
     path: Annotated[Path, typer.Option("--path", help="The page.")] = Path("docs/rules.md"),
 ) -> None:
-    """Write docs/rules.md from the built-in rule files."""
-    from gpudoctor.engine.docs import rules_page
+    """Write docs/rules.md, and the table in the README beside its folder, from the built-in rule files."""
+    from gpudoctor.engine.docs import rules_page, with_families
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.errors import UsageError
 
-    page = rules_page(load_rules())
-    if not check:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    elif not path.is_file() or path.read_text(encoding="utf-8") != page:
-        raise UsageError(f"{path} does not match the rule files; run `gpudoctor rules docs` and commit the page")
+    rules = load_rules()
+    pages = {path: rules_page(rules)}
+    readme = path.resolve().parents[1] / "README.md"
+    if readme.is_file():
+        pages[readme] = with_families(readme.read_text(encoding="utf-8"), rules)
+    for file, page in pages.items():
+        if not check:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(page, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != page:
+            raise UsageError(f"{file} does not match the rule files; run `gpudoctor rules docs` and commit the page")
 
 
 def _print(lines: list[str]) -> None:

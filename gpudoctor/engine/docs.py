@@ -143,6 +143,41 @@ def rules_page(rules: Sequence[Rule]) -> str:
     return "\n".join([_INTRODUCTION, table, "", *(rule_page(rule, 2) for rule in rules), guide])
 
 
+FAMILIES = {
+    "1": "compilation",
+    "2": "kernels and operators",
+    "3": "synchronisation and copies",
+    "4": "precision and layout",
+    "5": "memory",
+    "6": "input",
+    "7": "training loop",
+    "8": "several GPUs",
+    "9": "machine and installation",
+}
+"""What the rules of a family are about, by the first digit of their ids."""
+
+_MARKS = ("<!-- rules -->\n", "<!-- /rules -->")
+
+
+def with_families(text: str, rules: Sequence[Rule], page: str = "docs/rules.md") -> str:
+    """The text of a README with its table of rules made anew, between the two marks; without them as it is."""
+    before, opening, rest = text.partition(_MARKS[0])
+    _, closing, after = rest.partition(_MARKS[1])
+    if not closing:
+        return text
+    rows = ["| about | stable | previews |\n", "|---|---|---|\n"]
+    for digit, about in FAMILIES.items():
+        family = [rule for rule in rules if rule.id.startswith(f"GD{digit}")]
+        named = [
+            ", ".join(
+                f"[{rule.name}]({page}#{rule.id.lower()}-{rule.name})" for rule in family if (rule.status == status)
+            )
+            for status in ("stable", "preview")
+        ]
+        rows += [f"| {about} | {named[0]} | {named[1]} |\n"] if family else []
+    return before + opening + "".join(rows) + closing + after
+
+
 def _kind_row(name: str, kind: Kind) -> str:
     keys = []
     for key, declared in kind.keys.items():

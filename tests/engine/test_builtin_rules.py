@@ -8,7 +8,7 @@ import pytest
 
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import Finding
-from gpudoctor.engine.docs import rules_page
+from gpudoctor.engine.docs import rules_page, with_families
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.engine.run import diagnose
@@ -65,6 +65,12 @@ def test_one_row_of_nulls_in_every_table_does_no_harm(rule: Rule) -> None:
 
 def test_the_documentation_matches_the_rule_files() -> None:
     assert PAGE.read_text(encoding="utf-8") == rules_page(RULES), "run `gpudoctor rules docs`"
+
+
+def test_the_readme_has_every_rule() -> None:
+    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert readme == with_families(readme, RULES), "run `gpudoctor rules docs`"
+    assert [rule.id for rule in RULES if f"[{rule.name}](docs/rules.md#{rule.id.lower()}" not in readme] == []
 
 
 def diagnosed(rule_id: str, profile: Profile) -> tuple[Finding, ...]:
