@@ -34,6 +34,7 @@ from gpudoctor.ingest import (
     ops,
     padded_inputs,
     phases,
+    rank_versions,
     run_facts,
     scalers,
     setting_sites,
@@ -127,6 +128,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
+    rank_versions.add([part(one / "settings.json", {}) for one in recording.ranks], tables, missing)
     targets = part(rank / "compile_targets.json", {})
     if targets.get("watched") and "compilations" in tables:
         tables["compile_effects"] = compile_effects.rows(

@@ -156,6 +156,14 @@ TABLES: tuple[Table, ...] = (
         ("value", "str", "its value as text"),
     ),
     table(
+        "rank_versions",
+        "the version of one piece of software that one rank loaded",
+        "record a run of several ranks: `torchrun … -m gpudoctor check train.py`",
+        ("rank", "int", "place of the rank among those recorded"),
+        ("name", "str", "torch, cuda, cudnn, nccl, driver, python, …"),
+        ("version", "str", "its version"),
+    ),
+    table(
         "host",
         "one reading of the machine over the watched time",
         CHECK,

@@ -52,6 +52,9 @@ def test_torchrun_as_the_command_records_each_rank_and_changes_no_number(tmp_pat
     reduced = ops[ops["name"].str.contains("all_?reduce", regex=True)]
     assert set(reduced["phase"]) == {"backward"}
     assert set(reduced["step"]) == set(ops["step"])
+    versions = run.table("rank_versions")
+    assert set(versions["rank"]) == {0, 1}
+    assert set(versions.groupby("name")["version"].nunique()) == {1}
     elsewhere = [word.replace("29631", "29641") for word in words]  # the first port may still be closing
     bare = subprocess.run(
         [launcher(), *elsewhere], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
