@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.synthetic.host import AUTOGRAD, PROCESS, Event
 ORIGIN_US = 5_590_677_560_000
 """The trace's clock when the machine was switched on: it counts from the machine's boot."""
 
+_INPUTS = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")
 _FLOWS = ("cuda_runtime", "cuda_driver")
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -33,6 +35,7 @@ def document(
     *,
     whole_us: bool = False,
     stacks: bool = True,
+    shapes: bool = True,
     distributed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A trace.
@@ -42,9 +45,12 @@ def document(
         gpu: the device.
         whole_us: times in whole microseconds, as torch wrote them up to 2.2.
         stacks: Python functions were recorded.
+        shapes: sizes and dtypes of operators' inputs were recorded.
         distributed: `distributedInfo`, of a rank among others.
     """
     seen = sorted(events, key=lambda event: (event.start_ns, -event.dur_ns))
+    if not shapes:
+        seen = [replace(event, args=_without_inputs(event.args)) for event in seen]
     first = seen[0].start_ns if seen else 0
     last = max((event.start_ns + event.dur_ns for event in seen), default=0)
     rows = [*_metadata(seen, first, whole_us)]
@@ -72,6 +78,10 @@ def document(
     if not whole_us:
         head |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": 1_790_857_026_000_000_000}
     return head | {"traceEvents": rows, "traceName": "trace.json"}
+
+
+def _without_inputs(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if name not in _INPUTS}
 
 
 def write(path: Path, trace: Mapping[str, Any]) -> Path:

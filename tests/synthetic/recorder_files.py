@@ -28,8 +28,9 @@ def write(torch: Torch, folder: Path, gpu: Gpu) -> None:
 def _write_parts(torch: Torch, rank: Path, gpu: Gpu) -> None:
     bursts = []
     for number, burst in enumerate(torch.bursts):
+        detail = burst.label == "detail"
         file = f"trace.{number}.{burst.label}.json"
-        kineto.write(rank / file, kineto.document(burst.events, gpu, stacks=burst.label == "detail"))
+        kineto.write(rank / file, kineto.document(burst.events, gpu, stacks=detail, shapes=detail))
         bursts.append({"label": burst.label, "steps": len(burst.steps), "after": 0, "file": file, "taken": burst.steps,
                        "compiled": [], "marked": burst.label == "detail"})  # fmt: skip
     sources = {name: Path(path).read_text(encoding="utf-8") for name, path in torch.host.files.items()}
