@@ -14,7 +14,7 @@ from gpudoctor.diagnose import diagnose
 from gpudoctor.diagnosis import Diagnosis
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.ingest import open_path
-from tests.synthetic import recording, trace
+from tests.synthetic import Program, bare, recording, trace
 from tests.synthetic.programs import pairs
 
 
@@ -86,6 +86,40 @@ def test_tf32_and_half_precision_are_one_finding_worth_no_less_than_its_part(wat
     assert found["GD401"].saving is not None
     assert found["GD402"].saving is not None
     assert found["GD402"].saving.ns_per_step >= found["GD401"].saving.ns_per_step
+
+
+@cache
+def real_step_ns(program: Program) -> float:
+    """What a step takes without a profiler, once it has found its pace."""
+    steps = bare(program, steps=24).steps[8:]
+    return (steps[-1].end_ns - steps[0].start_ns) / len(steps)
+
+
+@WATCHED
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "runs ahead"])
+@pytest.mark.parametrize("rule", pairs.PRICED)
+def test_a_price_holds_against_the_twin_also_when_the_host_runs_ahead(rule: str, reads: bool, watched: bool) -> None:
+    problem, twin = pairs.PAIRS[rule]
+    whole = real_step_ns(problem)
+    truth = whole - real_step_ns(twin)
+    diagnosis = diagnosed(problem, watched) if reads else unread(rule, watched)
+    saving = next(finding.saving for finding in diagnosis.findings if finding.rule == rule)
+    assert saving is not None
+    assert truth * (0.97 if saving.is_bound else 0.5) <= saving.ns_per_step <= 2 * truth
+    assert saving.share == pytest.approx(saving.ns_per_step / whole, rel=0.05)
+
+
+@cache
+def unread(rule: str, watched: bool) -> Diagnosis:
+    return diagnosed(pairs.unread(pairs.PAIRS[rule][0]), watched)
+
+
+@WATCHED
+def test_a_host_that_runs_ahead_does_not_make_steps_shorter_than_their_work(watched: bool) -> None:
+    diagnosis = unread("GD407", watched)
+    told = diagnosis.run.step_ns if watched else diagnosis.run.profiled_step_ns
+    assert told == pytest.approx(real_step_ns(pairs.PAIRS["GD407"][0]), rel=0.05)
+    assert any("the host runs ahead" in note for note in diagnosis.run.integrity)
 
 
 def test_a_launch_bound_step_shows_the_layers_of_the_host_and_what_waits_for_the_device() -> None:

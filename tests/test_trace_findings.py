@@ -75,8 +75,8 @@ def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden()
 
 def test_a_convolution_library_that_transposes_is_priced_by_its_transposes() -> None:
     made = found("tracelens/mi300__resnet_act_checkpoint.json.gz")["GD408"]
-    assert made.severity == "warning"  # 473 batched_transpose kernels in three steps, 2.7 ms
-    assert made.saving is not None and 900_000 < made.saving.ns_per_step < 1_000_000
+    assert made.severity == "warning"  # 747 kernels that three steps launched, 4.2 ms; half run behind the last
+    assert made.saving is not None and 1_400_000 < made.saving.ns_per_step < 1_420_000
 
 
 def test_a_recommender_on_a100_reads_values_between_its_collectives() -> None:

@@ -11,6 +11,7 @@ from gpudoctor import profile as schema
 from gpudoctor.analysis import (
     break_idle,
     budget,
+    device_pace,
     embedding_gradients,
     late_compiles,
     padding,
@@ -31,7 +32,8 @@ def derived(profile: Profile) -> Profile:
     if not made:
         return profile
     missing = {name: why for name, why in profile.why_missing.items() if name not in made}
-    return replace(profile, tables={**profile.tables, **made}, why_missing=missing)
+    whole = replace(profile, tables={**profile.tables, **made}, why_missing=missing)
+    return replace(whole, facts=device_pace.corrected(whole.facts, whole.rows("steps"))) if "steps" in made else whole
 
 
 def _gpu(profile: Profile) -> hardware.Gpu | None:
@@ -43,24 +45,26 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     from gpudoctor.analysis import device, precision
 
     made = device.derive(profile.tables, _gpu(profile))
+    if profile.measured("steps") and profile.measured("kernels"):
+        made["steps"] = device_pace.with_device_ns(profile.table("steps"), profile.table("kernels"))
     on_cpu = profile.measured("ops") and not profile.measured("kernels") and not profile.measured("runtime_calls")
     if on_cpu and not profile.measured("step_budget"):
         steps: list[dict[str, Any]] = profile.table("steps").to_dict("records")  # type: ignore[assignment]
         made["step_budget"] = schema.frame("step_budget", budget.rows(steps, profile.table("ops")))
     if profile.measured("ops"):
-        made = {**made, **precision.derive(profile.table("ops"), _in_steps(made.get("kernels")))}
+        made = {**made, **precision.derive(profile.table("ops"), _launched(made.get("kernels")))}
     made = {**made, **patterns.derive(profile, made.get("gaps"))}
     if "shapes" in profile.table("ops") and profile.table("ops")["shapes"].notna().any():
-        kernels = _in_steps(profile.table("kernels")) if profile.measured("kernels") else None
+        kernels = _launched(profile.table("kernels")) if profile.measured("kernels") else None
         made = {**made, "embedding_gradients": embedding_gradients.rows(profile.table("ops"), kernels, profile.sources)}
     if profile.measured("ops") and profile.table("ops")["forward_op"].notna().any():
         made = {**made, "unused_values": unused_values.rows(profile.table("ops"), profile.sources)}
     if profile.measured("module_calls") and profile.measured("ops"):
-        kernels = _in_steps(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
+        kernels = _launched(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
         repeated = repeated_calls.rows(profile.rows("module_calls"), profile.table("ops"), kernels)
         made = {**made, "repeated_calls": repeated}
     if profile.measured("padded_inputs") and profile.measured("ops"):
-        kernels = _in_steps(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
+        kernels = _launched(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
         padded = padding.rows(profile.rows("padded_inputs"), profile.table("ops"), kernels)
         made = {**made, "padding": padded}
     if profile.measured("recompiles") and profile.measured("compilations"):
@@ -73,10 +77,10 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
     return made
 
 
-def _in_steps(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
+def _launched(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
     from gpudoctor.analysis import frames
 
-    return None if kernels is None else frames.in_steps(kernels)
+    return None if kernels is None else frames.launched_in_steps(kernels)
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

@@ -70,11 +70,11 @@ def with_integers(frame: pd.DataFrame, column: str, values: Ints) -> pd.DataFram
     return frame.assign(**{column: pd.arrays.IntegerArray(np.asarray(values, np.int64), values == MISSING)})
 
 
-def in_steps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows that have a step; all of them where none has.
+def launched_in_steps(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Device activities that a profiled step launched, wherever they ran; all of them where no step did.
 
-    Device activities belong to the step in which they ran. What a step launched and ran behind the last profiled one is
-    left out where times are held against those of the steps, or a host that runs ahead would make shares above 100 %.
+    A loop whose host runs ahead launches work that runs behind its step, behind the last profiled one too. Counted by the
+    step that launched it, each step has all of its work. Hold it against `device_ns` of steps, not their `dur_ns` alone.
     """
-    known = rows["step"].notna()
-    return rows[known] if known.any() else rows
+    known = kernels["launch_step"].notna()
+    return kernels[known] if known.any() else kernels

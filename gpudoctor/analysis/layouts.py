@@ -40,7 +40,7 @@ def _library(ops: pd.DataFrame, cells: OpCells, kernels: pd.DataFrame) -> list[d
     hit = np.array([*(bool(LIBRARY_KERNELS.search(name)) for name in names.values), False], np.bool_)
     at = np.flatnonzero(hit[names.codes] & frames.is_one_of(kernels, "kind", "kernel"))
     op = frames.rows_of(frames.integers(ops, "op"), frames.integers(kernels, "op"))
-    step, dur, ids = (frames.integers(kernels, name) for name in ("step", "dur_ns", "kernel"))
+    step, dur, ids = (frames.integers(kernels, name) for name in ("launch_step", "dur_ns", "kernel"))
     made = []
     for row in at.tolist():
         place = cells.place(int(op[row])) if op[row] >= 0 else {}

@@ -21,7 +21,7 @@ def derive(profile: Profile, gaps: pd.DataFrame | None) -> dict[str, pd.DataFram
     """
     made: dict[str, pd.DataFrame] = {}
     ops = profile.table("ops")
-    kernels = frames.in_steps(profile.table("kernels")) if profile.measured("kernels") else None
+    kernels = frames.launched_in_steps(profile.table("kernels")) if profile.measured("kernels") else None
     device = profile.measured("kernels") or profile.measured("runtime_calls")
     if device:  # what is small and slow there, kernels and their gaps say
         made |= {name: schema.empty(name) for name in ("op_storms", "update_loops")}

@@ -99,6 +99,17 @@ def _steps(start_ns: Ints, windows: Sequence[Window]) -> Ints:
     return np.where(at >= 0, numbers[at], MISSING)
 
 
+def _launch_steps(start_ns: Ints, windows: Sequence[Window], op: Ints, call: Ints, ops: Ops, calls: Columns) -> Ints:
+    """Number of the step that launched each activity: that of its operator, else of its call."""
+    if not calls and not (op != MISSING).any():
+        return _steps(start_ns, windows)
+    made = np.full(len(start_ns), MISSING, np.int64)
+    if calls:
+        known = call != MISSING
+        made[known] = _ints(calls["step"])[call[known] - _ints(calls["call"])[0]]
+    return np.where(op != MISSING, _ints(ops.of("step", op)), made)
+
+
 def _in_time(table: Table) -> Table:
     return table.take(np.lexsort((-table["dur_ns"], table["start_ns"])))
 
@@ -174,6 +185,7 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
         "graph": graph,
         "op": op,
         "step": _steps(start, windows),
+        "launch_step": _launch_steps(start, windows, op, call, ops, calls),
         "bytes": table["bytes"],
         "direction": _of_copies(names, rows, copy, _direction),
         "pageable": np.where(copy, np.array([_pageable(name) for name in names], np.int8)[rows], np.int8(-1)),

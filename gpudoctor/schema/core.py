@@ -11,7 +11,13 @@ TABLES: tuple[Table, ...] = (
         CHECK,
         ("step", "int", "number of the step, from 0 for the first of the run"),
         ("start_ns", "int", "when it began"),
-        ("dur_ns", "int", "how long it took"),
+        ("dur_ns", "int", "how long it took on the host's clock"),
+        (
+            "device_ns",
+            "int",
+            "time that what the step launched took on the busiest stream of a device, without communication: no step "
+            "is shorter in the long run, but on the host's clock it can be; null without a device",
+        ),
         (
             "observation",
             "str",

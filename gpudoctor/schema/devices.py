@@ -29,6 +29,12 @@ TABLES: tuple[Table, ...] = (
         ("graph", "bool", "launched by a CUDA or HIP graph replay"),
         ("op", "int", "op id of the launching operator; null when unknown"),
         ("step", "int", "step it ran in"),
+        (
+            "launch_step",
+            "int",
+            "step that launched it: a host that runs ahead is steps further by the time it runs; null when launched "
+            "outside of steps. Where no launch was recorded, the step it ran in",
+        ),
         ("bytes", "int", "bytes moved, for copies and sets"),
         ("direction", "str", "h2d, d2h, d2d, p2p, h2h for copies"),
         ("pageable", "bool", "host side of the copy is pageable memory"),

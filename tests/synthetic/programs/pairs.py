@@ -115,10 +115,24 @@ VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
     ),
     "nothing reads a value: the host runs ahead": (
         partial(layers.widening, width=2049, reads_loss=False),
-        frozenset(),
+        frozenset({"GD407"}),
     ),
 }
 """Neighbours of the pairs: what is found, and nothing else gives a warning."""
+
+PRICED = ("GD203", "GD204", "GD208", "GD402", "GD403", "GD407", "GD408")
+"""Pairs whose step times differ by what the finding's price says, on the GPU."""
+
+
+def unread(program: Callable[[Torch], None]) -> Callable[[Torch], None]:
+    """The same program, which reads no value: its host runs ahead of the GPU."""
+
+    def without_reads(torch: Torch) -> None:
+        torch.item = lambda _: None  # type: ignore[method-assign]
+        program(torch)
+
+    return without_reads
+
 
 RECORDED_ONLY = frozenset({"GD304", "GD410"})
 """Rules that want the source or the settings, which a trace does not have."""
