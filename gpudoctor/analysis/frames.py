@@ -73,8 +73,8 @@ def with_integers(frame: pd.DataFrame, column: str, values: Ints) -> pd.DataFram
 def launched_in_steps(kernels: pd.DataFrame) -> pd.DataFrame:
     """Device activities that a profiled step launched, wherever they ran; all of them where no step did.
 
-    A loop whose host runs ahead launches work that runs behind its step, behind the last profiled one too. Counted by the
-    step that launched it, each step has all of its work. Hold it against `device_ns` of steps, not their `dur_ns` alone.
+    A loop whose host runs ahead launches work that runs behind its step, behind the last profiled one too. Counted by
+    the step that launched it, each step has all of its work. Hold it against `device_ns` of steps as well as `dur_ns`.
     """
     known = kernels["launch_step"].notna()
     return kernels[known] if known.any() else kernels
