@@ -13,6 +13,7 @@ settings.register_profile("explore", deadline=None)  # HYPOTHESIS_PROFILE=explor
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default_examples"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before the one in which xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file go to one worker, as they share what they made, unless their file groups them itself."""
     for item in items:
