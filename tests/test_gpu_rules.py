@@ -122,6 +122,12 @@ def test_a_host_that_runs_ahead_does_not_make_steps_shorter_than_their_work(watc
     assert any("the host runs ahead" in note for note in diagnosis.run.integrity)
 
 
+@WATCHED
+def test_a_slow_kernel_is_explained_by_the_sizes_it_got(watched: bool) -> None:
+    found = {finding.rule: finding for finding in diagnosed(pairs.PAIRS["GD407"][0], watched).findings}
+    assert found["GD207"].explained_by == found["GD407"].fingerprint
+
+
 def test_a_launch_bound_step_shows_the_layers_of_the_host_and_what_waits_for_the_device() -> None:
     (found,) = (finding for finding in diagnosed(pairs.PAIRS["GD202"][0], True).findings if finding.rule == "GD202")
     (table,) = (table for table in found.evidence if table.title.startswith("What the host did"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudoctor.columns import MISSING, Coded, coded
+from gpudoctor.hardware import Gpu
 from gpudoctor.ingest import kernel_classes
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.kineto.numbers import integer
@@ -86,6 +87,26 @@ def build(trace: Trace, windows: Sequence[Window], offset_ns: int, ops: Ops, fir
         if table:
             table["start_ns"] = _ints(table["start_ns"]) + offset_ns
     return Device(kernels, calls, collectives, memory)
+
+
+def busiest(trace: Trace) -> int | None:
+    """Index of the GPU that ran most activities."""
+    table = trace.table("device")
+    if not len(table):
+        return None
+    values, counts = np.unique(table["device"], return_counts=True)
+    return int(values[counts.argmax()])
+
+
+def specification(gpus: Mapping[int, Gpu], trace: Trace) -> str | None:
+    """Name of the specification of the GPU that ran most activities.
+
+    Args:
+        gpus: those that are known, by index.
+        trace: the decoded trace.
+    """
+    index = busiest(trace)
+    return gpus[index].name if index is not None and index in gpus else None
 
 
 def _ints(column: NDArray[Any] | Coded) -> Ints:
@@ -169,6 +190,7 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
     codes, rows = np.unique(table["name"], return_inverse=True)
     names = [texts[code] for code in codes]
     precision = [kernel_classes.precision(name) for name in names]
+    device = _device_numbers(trace, table)
     return {
         "kernel": first + np.arange(len(table), dtype=np.int64),
         "name": Coded(table["name"], texts),
@@ -177,7 +199,7 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
         "precision": coded(np.where(activity > 0, -1, rows), precision),
         "start_ns": start,
         "dur_ns": dur,
-        "device": _device_numbers(trace, table),
+        "device": device,
         "stream": table["stream"],
         "correlation": table["correlation"],
         "call": call,
@@ -191,6 +213,7 @@ def _kernels(trace: Trace, windows: Sequence[Window], ops: Ops, calls: Columns, 
         "pageable": np.where(copy, np.array([_pageable(name) for name in names], np.int8)[rows], np.int8(-1)),
         "grid_blocks": _products(trace, table["grid"]),
         "block_threads": _products(trace, table["block"]),
+        "multiprocessors": _multiprocessors(trace, device),
         "registers": table["registers"],
         "shared_memory_bytes": table["shared_memory"],
         "file": ops.of("file", op),
@@ -202,6 +225,15 @@ def _device_numbers(trace: Trace, table: Table) -> Ints:
     """GPU index: what the event says, else the process that Kineto shows a device as."""
     pids = np.array([integer(pid) for pid, _ in trace.columns.threads] or [MISSING], np.int64)
     return np.where(table["device"] == MISSING, pids[table["thread"]], table["device"])
+
+
+def _multiprocessors(trace: Trace, device: Ints) -> Ints:
+    """How many each activity's device has, as Kineto's `deviceProperties` says."""
+    properties = trace.metadata.get("deviceProperties")
+    items = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
+    known = {integer(item.get("id")): integer(item.get("numSms")) for item in items}
+    used, rows = np.unique(device, return_inverse=True)
+    return np.array([known.get(number, MISSING) or MISSING for number in used.tolist()] or [MISSING], np.int64)[rows]
 
 
 def _launches(correlation: Ints, calls: Columns) -> Ints:

@@ -115,7 +115,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     step_rows, batch_rows = steps.tables(log, bursts)
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows}
     tables |= input_tables.tables(log, step_rows, batch_rows) | loop_work.tables(log, step_rows, sources)
-    traced = _traces(rank, bursts, log, step_rows, sources, notes)
+    traced, specification = _traces(rank, bursts, log, step_rows, sources, notes)
     missing: dict[str, str] = {}
     for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):
         if name not in traced:
@@ -172,7 +172,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         notes,
         "kernels" in traced,
         Counter(traced["ops"]["step"].tolist()) if "ops" in traced else {},
-    )
+    ) | {"gpu_specification": specification}
     peak_rates = traced.pop("host", None)
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
     if peak_rates is not None:
@@ -228,12 +228,13 @@ def _traces(
     step_rows: list[dict[str, Any]],
     sources: dict[str, str],
     notes: list[str],
-) -> dict[str, pd.DataFrame]:
-    """Tables from all bursts: steps with a compile inside only where a burst has no other."""
+) -> tuple[dict[str, pd.DataFrame], str | None]:
+    """Tables from all bursts (steps with a compile only where a burst has no other), and the GPU's specification."""
     names = Names(
         part(rank / "lines.json", []), sources, part(rank / "names.json", {}), part(rank / "modules.json", [])
     )
     parts: dict[str, list[ops.Columns]] = {}
+    specification: str | None = None
     rows = steps.profiled(step_rows, log)
     clean = {bursts[burst]["label"] for (burst, _), row in rows.items() if not row["compile_ns"]}
     for number, burst in enumerate(bursts):
@@ -258,6 +259,7 @@ def _traces(
             phases.mark_transfers(made.columns, found.kernels)
             if "host" not in parts and (gpus := hardware.of_trace(trace.metadata)):
                 parts["host"] = [dict(peaks.columns(gpus))]
+                specification = device.specification(gpus, trace)
         if len(made):
             parts.setdefault("ops", []).append(made.columns)
         for name in _DEVICE_TABLES:
@@ -266,7 +268,7 @@ def _traces(
     joined = {name: columns.joined(some) for name, some in parts.items()}
     if "kernels" in joined:
         light_lines.fill(joined)
-    return {name: schema.from_columns(name, made) for name, made in joined.items()}
+    return {name: schema.from_columns(name, made) for name, made in joined.items()}, specification
 
 
 def _windows(

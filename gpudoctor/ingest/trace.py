@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -60,7 +59,7 @@ def _load(path: Path) -> Profile:
     arrays["steps"] = columns.of_rows(step_rows)
     if gpus := hardware.of_trace(trace.metadata):
         arrays["host"] = peaks.columns(gpus)
-        facts["gpu_specification"] = _specification(gpus, trace)
+        facts["gpu_specification"] = device.specification(gpus, trace)
     if facts.get("gpu_specification") is None and "kernels" in arrays:
         missing["roofline"] = f"the peaks of {_device_name(trace) or 'the GPU'} are not known"
     missing |= {name: _NOT_IN_A_TRACE for name in schema.TABLES if name not in arrays and name not in missing}
@@ -143,28 +142,13 @@ def _facts(
     }
 
 
-def _busiest(trace: kineto.Trace) -> int | None:
-    """Index of the GPU that ran most activities."""
-    table = trace.table("device")
-    if not len(table):
-        return None
-    values, counts = np.unique(table["device"], return_counts=True)
-    return int(values[counts.argmax()])
-
-
 def _device_name(trace: kineto.Trace) -> str | None:
     """Name of the GPU that ran most activities."""
-    properties, busiest = trace.metadata.get("deviceProperties"), _busiest(trace)
+    properties, busiest = trace.metadata.get("deviceProperties"), device.busiest(trace)
     for item in properties if isinstance(properties, list) else ():
         if isinstance(item, dict) and busiest in (item.get("id"), None) and item.get("name"):
             return str(item["name"])
     return None
-
-
-def _specification(gpus: Mapping[int, hardware.Gpu], trace: kineto.Trace) -> str | None:
-    """Name of the specification of the GPU that ran most activities."""
-    busiest = _busiest(trace)
-    return gpus[busiest].name if busiest is not None and busiest in gpus else None
 
 
 def _rank(trace: kineto.Trace) -> int | None:

@@ -40,6 +40,7 @@ TABLES: tuple[Table, ...] = (
         ("pageable", "bool", "host side of the copy is pageable memory"),
         ("grid_blocks", "int", "thread blocks of the launch"),
         ("block_threads", "int", "threads in a block"),
+        ("multiprocessors", "int", "of its device; null when not recorded"),
         ("registers", "int", "registers a thread"),
         ("shared_memory_bytes", "int", "shared memory a block"),
         ("exposed_ns", "int", "for copies and communication: part of it during which no other kernel ran"),

@@ -37,9 +37,9 @@ def precision_of(tensor: Tensor, tf32: bool) -> str:
     return "tf32" if plain == "fp32" and tf32 else plain
 
 
-def gemm(m: int, n: int, k: int, batch: int, precision: str, element_bytes: int) -> Kernel:
-    """A matrix product; dimensions that are no multiple of 8 take a slow kernel in half precision and TF32."""
-    aligned = all(size % _ALIGNMENT == 0 for size in (m, n, k))
+def gemm(m: int, n: int, k: int, batch: int, precision: str, element_bytes: int, offset: int = 0) -> Kernel:
+    """A matrix product; sizes and offsets that are no multiple of 8 take a slow kernel in half precision and TF32."""
+    aligned = all(size % _ALIGNMENT == 0 for size in (m, n, k, offset))
     slow = not aligned and precision in _UNALIGNED
     moved = batch * (m * k + k * n + m * n) * element_bytes
     blocks = batch * ceil(m / 128) * ceil(n / 128)

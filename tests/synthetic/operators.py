@@ -82,7 +82,8 @@ class Operators(Autograd):
 
     def _gemm(self, m: int, n: int, k: int, like: Tensor, batch: int = 1) -> None:
         precision = kernels.precision_of(like, self.matmul_tf32)
-        self.machine.launch(kernels.gemm(m, n, k, batch, precision, ELEMENT_BYTES[like.dtype]))
+        size = ELEMENT_BYTES[like.dtype]
+        self.machine.launch(kernels.gemm(m, n, k, batch, precision, size, like.offset))
 
     def _linear_backward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         rows, size, out = x.elements // x.shape[-1], x.shape[-1], weight.shape[0]
@@ -94,7 +95,7 @@ class Operators(Autograd):
             if needed:
                 self.nested(_MATRIX_VIEW, [first], [])
                 with self.op("aten::mm", [first, second]):
-                    self._gemm(*shape, x)
+                    self._gemm(*shape, x if second is flat else grad)
         if bias is not None and bias.needs_grad:
             self.nested(["aten::sum"], [grad, "[0]", "True", ""], [kernels.reduction(grad, out)])
 

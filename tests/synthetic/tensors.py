@@ -44,6 +44,7 @@ class Tensor:
         node: what made it, for autograd.
         grad: whether it has a gradient; of a parameter.
         channels_last: memory order of images.
+        offset: elements of its storage in front of it.
     """
 
     shape: tuple[int, ...]
@@ -54,6 +55,7 @@ class Tensor:
     node: Node | None = None
     grad: bool = False
     channels_last: bool = False
+    offset: int = 0
 
     @property
     def elements(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.synthetic import BFLOAT16, FLOAT, Tensor, Torch
 from tests.synthetic.programs.training import learn
 
@@ -81,6 +83,34 @@ def widening(torch: Torch, width: int, dtype: str = BFLOAT16, reads_loss: bool =
         return x
 
     learn(torch, weights, (8192, WIDTH), forward, dtype, reads_loss)
+
+
+def slicing(torch: Torch, leave_out: int) -> None:
+    """Layers that do without the first columns of what the one before made: rows begin behind them."""
+    weights = matrices(8)
+
+    def forward(x: Tensor) -> Tensor:
+        for weight in weights:
+            x = replace(torch.view(x, (8192, WIDTH), "slice"), offset=leave_out)
+            x = torch.linear(x, weight)  # problem: GD207
+        return x
+
+    learn(torch, weights, (8192, WIDTH), forward)
+
+
+def weighing(torch: Torch, rows: int) -> None:
+    """Takes the softmax of few long rows, or of many short ones."""
+    weights = matrices(4)
+
+    def forward(x: Tensor) -> Tensor:
+        for weight in weights:
+            x = torch.linear(x, weight)
+            x = torch.view(x, (rows, 4096 * WIDTH // rows), "reshape")
+            x = torch.softmax(x)  # problem: GD205
+            x = torch.view(x, (4096, WIDTH), "reshape")
+        return x
+
+    learn(torch, weights, (4096, WIDTH), forward)
 
 
 def averaging(torch: Torch) -> None:

@@ -68,6 +68,8 @@ PAIRS: dict[str, tuple[Callable[[Torch], None], Callable[[Torch], None]]] = {
     "GD302": (partial(copying, pin_memory=False, non_blocking=False), partial(train, step=plain)),
     "GD303": (partial(copying, pin_memory=True, non_blocking=False), partial(train, step=plain)),
     "GD204": (partial(layers.attending, fused=False), partial(layers.attending, fused=True)),
+    "GD205": (partial(layers.weighing, rows=2), partial(layers.weighing, rows=4096)),
+    "GD207": (partial(layers.slicing, leave_out=1), partial(layers.slicing, leave_out=8)),
     "GD208": (partial(layers.activating, fused=False), partial(layers.activating, fused=True)),
     "GD304": (partial(train, step=copies.constant_each_step), copies.constant_before),
     "GD305": (partial(copies.features, packed=False), partial(copies.features, packed=True)),
@@ -115,12 +117,12 @@ VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
     ),
     "nothing reads a value: the host runs ahead": (
         partial(layers.widening, width=2049, reads_loss=False),
-        frozenset({"GD407"}),
+        frozenset({"GD207", "GD407"}),
     ),
 }
 """Neighbours of the pairs: what is found, and nothing else gives a warning."""
 
-PRICED = ("GD203", "GD204", "GD208", "GD402", "GD403", "GD407", "GD408")
+PRICED = ("GD203", "GD204", "GD207", "GD208", "GD402", "GD403", "GD407", "GD408")
 """Pairs whose step times differ by what the finding's price says, on the GPU."""
 
 
