@@ -463,17 +463,21 @@ def test_the_diff_is_kept_beside_the_recording_and_takes_the_fix_back(folder: Pa
     (recording.parent / "latest").symlink_to(recording.name)
     _, out, err = run(folder, "--apply")
     assert (recording / "fix.patch").read_text() == out
-    assert "`git apply -R .gpudoctor/latest/fix.patch` takes it back" in err
-    subprocess.run(["git", "apply", "-R", ".gpudoctor/latest/fix.patch"], cwd=folder, check=True, timeout=60)
+    assert "`git apply -R .gpudoctor/20261201-a/fix.patch` takes it back" in err  # `latest` leads elsewhere some day
+    subprocess.run(["git", "apply", "-R", ".gpudoctor/20261201-a/fix.patch"], cwd=folder, check=True, timeout=60)
     assert (folder / "train.py").read_text() == TEXT
 
 
 def test_in_a_sub_folder_the_error_says_where_the_recordings_are(folder: Path) -> None:
     (folder / ".gpudoctor").mkdir()
     (folder / "diagnosis.json").rename(folder / ".gpudoctor" / "latest")
+    (folder / ".git").mkdir()
     below = folder / "src" / "model"
     below.mkdir(parents=True)
     with pytest.raises(InputError, match=r"\.\./\.\./\.gpudoctor has recordings: run this in "):
         run(below)
     with pytest.raises(UsageError, match=f"run this in {folder}"):
         run(below, "../../.gpudoctor/latest")
+    (folder / "src" / ".git").mkdir()  # another repository: what lies above it is somebody else's
+    with pytest.raises(InputError, match="record a run with"):
+        run(below)

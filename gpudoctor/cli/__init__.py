@@ -25,13 +25,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("check", help=check.HELP, epilog=check.EXIT_CODES)(check.check)
-app.command("analyze", help=analyze.HELP)(analyze.analyze)
-app.command("fix", help=fix.HELP)(fix.fix)
-app.command("query", help=query.HELP)(query.query)
-app.command("open", help=open_command.HELP)(open_command.open_path)
-app.command("explain")(explain)
-app.command("env", help=env.HELP)(env.env)
+app.command(
+    "check", short_help="Run a training script and say what is slow in it.", help=check.HELP, epilog=check.EXIT_CODES
+)(check.check)
+app.command("analyze", short_help="Diagnose a recording or a trace again.", help=analyze.HELP)(analyze.analyze)
+app.command("fix", short_help="Show the certain fixes as a diff, or apply them.", help=fix.HELP)(fix.fix)
+app.command("query", short_help="Ask a recording or a trace with SQL.", help=query.HELP)(query.query)
+app.command("open", short_help="Open a report, or a trace in Perfetto.", help=open_command.HELP)(open_command.open_path)
+app.command("explain", short_help="Explain rules: cause, cost and fix.")(explain)
+app.command("env", short_help="Show versions, GPUs and what can be measured.", help=env.HELP)(env.env)
 app.add_typer(rules_app, name="rules")
 
 

@@ -18,9 +18,10 @@ def env(
     output_format: Annotated[OutputFormat, typer.Option("--output-format", help="full or json.")] = OutputFormat.FULL,
 ) -> int:
     """See HELP."""
+    import gpudoctor
     from gpudoctor.recorder import capabilities, machine, settings
 
-    facts = machine.facts(touch_cuda=True)
+    facts = {"gpudoctor": gpudoctor.__version__, **machine.facts(touch_cuda=True)}
     variables = {
         row["name"].removeprefix("env."): row["value"]
         for row in settings.read({})

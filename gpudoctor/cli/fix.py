@@ -94,6 +94,7 @@ def _saved(diff: str, path: Path) -> str | None:
     """Puts the diff beside the recording, before a file is changed; where, or None when there is no place for it."""
     if not path.is_dir():
         return None
+    path = _lasting(path)
     for number in range(1, 1000):
         target = path / ("fix.patch" if number == 1 else f"fix-{number}.patch")
         try:
@@ -105,6 +106,12 @@ def _saved(diff: str, path: Path) -> str | None:
         except OSError:
             return None
     return None
+
+
+def _lasting(path: Path) -> Path:
+    """The folder by the name that it keeps: a link such as `latest` leads elsewhere after the next run."""
+    real, here = path.resolve(), Path.cwd().resolve()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _diagnosis(path: Path, config: Config, rules: tuple[Rule, ...]) -> Diagnosis:
@@ -129,13 +136,19 @@ def _diagnosis(path: Path, config: Config, rules: tuple[Rule, ...]) -> Diagnosis
 
 
 def _above(path: Path) -> str | None:
-    """Where the recordings of a folder above are, for somebody who stands in one of its sub-folders."""
+    """Where the recordings of a folder above are, for somebody who stands in a sub-folder of the same git work tree.
+
+    Further up, or without git, they may be somebody else's.
+    """
     from gpudoctor.recording import HOME
 
     here = Path.cwd()
-    if path.parts[:1] != (HOME,):
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    if path.parts[:1] != (HOME,) or root is None:
         return None
     for levels, folder in enumerate(here.parents, start=1):
+        if not folder.is_relative_to(root):
+            break
         if (folder / path).exists():
             return f"{'../' * levels}{HOME} has recordings: run this in {folder}"
     return None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @contextmanager
@@ -29,6 +34,30 @@ def standard_output() -> Iterator[TextIO]:
     except OSError as error:
         discard(stream)
         raise UsageError(f"standard output cannot be written ({error.strerror or error})") from None
+
+
+def text_width(most: int) -> int | None:
+    """Columns for text on standard output: `COLUMNS` where it is set, else the terminal's up to `most`.
+
+    None for a pipe or a file, whose reader wants whole lines.
+    """
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return min(most, shutil.get_terminal_size((most, 24)).columns) if sys.stdout.isatty() else None
+
+
+def print_rich(shown: RenderableType, width: int) -> None:
+    """Prints something of rich's at a width; only a terminal gets styles, and nothing gets blanks at a line's end."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        Console(width=width).print(shown)
+        return
+    buffer = io.StringIO()
+    Console(file=buffer, width=width).print(shown)
+    with standard_output() as stream:
+        stream.writelines(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
 def say(text: str) -> None:

@@ -15,7 +15,7 @@ requires = ["steps"]        # tables without which the rule is not measured; add
 [thresholds]                # every number that decides something, with its unit and reason; used as $slow_ratio below
 slow_ratio = {{ value = 2.0, unit = "ratio", doc = "TODO: why this value" }}
 
-# [what_if]                 # what the simulation may do with the rows' `events`: drop, scale, merge, unblock, overlap
+# [what_if]                 # the change that would save it, of the rows' `events`: drop, scale, merge, unblock, overlap
 # edit = "drop"
 
 [remedies.fix]              # the first is the default; a column `remedy` picks another

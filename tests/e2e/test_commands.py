@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor import __version__
 from gpudoctor.resources import rules_dir
 from tests.e2e.conftest import SAMPLES, Checked, environment, gpudoctor
 
@@ -208,6 +209,7 @@ def test_a_suppression_comment_accepts_the_finding(check: Callable[..., Checked]
 
 def test_env_tells_machine_variables_and_instruments_in_both_forms(tmp_path: Path) -> None:
     found = json.loads(gpudoctor("env", "--output-format", "json", cwd=tmp_path).out)
+    assert found["machine"]["gpudoctor"] == __version__
     assert {"torch", "python", "cpu", "cores", "memory"} <= found["machine"].keys()
     assert found["variables"]["OMP_NUM_THREADS"] == "1"
     assert {"user lines", "module paths", "gpu activity", "gpu clocks and throttling"} <= found["instruments"].keys()
