@@ -57,6 +57,21 @@ FORMS = {
         "s = q @ k.mT * 0.5\ns = s.masked_fill(tril[:t, :t] == 0, float('-inf'))\np = s.softmax(-1)\nout = p @ v",
         ", attn_mask=tril[:t, :t] != 0, scale=0.5",
     ),
+    "causal mask of floats": (
+        "s = q @ k.mT * 0.5\ns = s.masked_fill(torch.tril(torch.ones(t, t)) == 0, float('-inf'))\n"
+        "p = s.softmax(-1)\nout = p @ v",
+        ", is_causal=True, scale=0.5",
+    ),
+    "causal positions that are hidden": (
+        "s = q @ k.mT * 0.5\ns = s.masked_fill(torch.triu(torch.ones(t, t), diagonal=1).bool(), -math.inf)\n"
+        "p = s.softmax(-1)\nout = p @ v",
+        ", is_causal=True, scale=0.5",
+    ),
+    "a triangle one further": (
+        "s = q @ k.mT * 0.5\ns = s.masked_fill(torch.tril(torch.ones(t, t), diagonal=1) == 0, -math.inf)\n"
+        "p = s.softmax(-1)\nout = p @ v",
+        ", attn_mask=torch.tril(torch.ones(t, t), diagonal=1) != 0, scale=0.5",
+    ),
     "dropout that is off": (
         "s = q @ k.mT * 0.5\np = s.softmax(-1)\np = F.dropout(p, p=0.3, training=training)\nout = p @ v",
         ", dropout_p=0.3 if training else 0.0, scale=0.5",
@@ -120,7 +135,51 @@ DONE = (
     + CLASS[END:]
 )
 PLAIN = "def f(q, k, v):\n    s = q @ k.mT * 0.5\n    p = s.softmax(-1)\n    return p @ v\n"
+GIVEN = HEAD + PLAIN.replace("    s =", "    mask = {mask}\n    s =").replace(
+    "    p =", "    s = s.masked_fill({hidden}, float('-inf'))\n    p ="
+)
+
+
+def masked(name: str, mask: str, hidden: str, argument: str) -> Case:
+    """A mask that the function makes before the product, and what the call is given."""
+    before = GIVEN.format(mask=mask, hidden=hidden)
+    after = f"{HEAD}def f(q, k, v):\n    mask = {mask}\n    return {NAME}(q, k, v, {argument}, scale=0.5)\n"
+    return Case(name, before, 7, after)
+
+
+BUFFER = (
+    HEAD
+    + """\
+class Attention(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("bias", torch.tril(torch.ones(n, n)).view(1, 1, n, n))
+
+    def forward(self, q, k, v, T):
+"""
+)
+SELF = (
+    "        att = q @ k.mT * 0.5\n        att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float('-inf'))\n"
+    "        att = F.softmax(att, dim=-1)\n        return att @ v\n"
+)
 CASES = [
+    Case("a causal buffer", BUFFER + SELF, 11, f"{BUFFER}        return {NAME}(q, k, v, is_causal=True, scale=0.5)\n"),
+    Case(
+        "a causal buffer over cached keys",
+        BUFFER + "        k = torch.cat((self.kept, k), 2)\n" + SELF,
+        12,
+        f"{BUFFER}        k = torch.cat((self.kept, k), 2)\n"
+        f"        return {NAME}(q, k, v, attn_mask=self.bias[:, :, :T, :T] != 0, scale=0.5)\n",
+    ),
+    masked("a causal mask of floats", "torch.tril(torch.ones(T, T))", "mask == 0", "is_causal=True"),
+    masked("a causal mask of booleans", "torch.ones(T, T, dtype=torch.bool).tril()", "~mask", "is_causal=True"),
+    masked("hidden positions", "torch.triu(torch.ones(T, T), 1) != 0", "mask", "attn_mask=~mask"),
+    masked("hidden positions of a triangle", "torch.triu(torch.ones(T, T), 1).bool()", "mask", "is_causal=True"),
+    masked("no square", "torch.tril(torch.ones(T, S))", "mask == 0", "attn_mask=mask != 0"),
+    masked(
+        "a triangle in the wrong place", "torch.tril(torch.ones(T, T))[:, None]", "mask == 0", "attn_mask=mask != 0"
+    ),
+    masked("another triangle", "torch.triu(torch.ones(T, T))", "mask == 0", "attn_mask=mask != 0"),
     Case("a module", CLASS, 14, DONE),
     Case("returned", HEAD + PLAIN, 6, f"{HEAD}def f(q, k, v):\n    return {NAME}(q, k, v, scale=0.5)\n"),
     Case(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from gpudoctor.engine.edits import NotCertainError
+from gpudoctor.engine.edits.attention_causal import is_causal
 from gpudoctor.engine.edits.attention_scale import assigned, is_python_number, root_of_size
 from gpudoctor.engine.edits.names import dotted, full_name
 from gpudoctor.engine.edits.patterns import bare, is_minus_infinity, is_simple, keywords, number
@@ -33,6 +34,8 @@ class Attention:
         self.key: cst.BaseExpression = cst.Name("_")
         self.value: cst.BaseExpression = cst.Name("_")
         self.mask: str | None = None
+        self.causal = False
+        """Whether the mask is the causal one, which needs no tensor."""
         self.dropout: str | None = None
         self.scale: str | None = "1.0"
         """Source of `scale=`; None where it is the default."""
@@ -162,7 +165,8 @@ class Attention:
             case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name(value="masked_fill")), args=[cond, fill]):
                 if not is_minus_infinity(self._source, fill.value) or cond.keyword or fill.keyword:
                     raise NotCertainError("the mask is filled with something else than minus infinity")
-                self.mask = self._kept(cond.value)
+                self.causal = is_causal(self._source, self._body[self.first], bare(cond.value))
+                self.mask = None if self.causal else self._kept(cond.value)
                 return self._inlined(inner)
             case _:
                 return value
@@ -237,7 +241,9 @@ class Attention:
 def arguments(source: Source, chain: Attention) -> str:
     """The arguments of the one call."""
     parts = [source.source_of(value) for value in (chain.query, chain.key, chain.value)]
-    for name, text in (("attn_mask", chain.mask), ("dropout_p", chain.dropout), ("scale", chain.scale)):
+    causal = "True" if chain.causal else None
+    given = (("attn_mask", chain.mask), ("is_causal", causal), ("dropout_p", chain.dropout), ("scale", chain.scale))
+    for name, text in given:
         if text is not None:
             parts.append(f"{name}={text}")
     return ", ".join(parts)

@@ -3,7 +3,7 @@
 Recognised is one chain of statements that follow each other, whose intermediate results nothing else uses:
 
     scores = q @ k.transpose(-2, -1) / math.sqrt(d)         scale: / or * a number of Python's, or none
-    scores = scores.masked_fill(mask == 0, float("-inf"))   or scores + mask, or none
+    scores = scores.masked_fill(mask == 0, float("-inf"))   or scores + mask, or none; `is_causal` for tril of ones
     weights = scores.softmax(dim=-1)
     weights = F.dropout(weights, p, training=self.training) or nn.Dropout, or none
     out = weights @ v                                       also inside of an expression, or returned
