@@ -128,6 +128,17 @@ def test_a_slow_kernel_is_explained_by_the_sizes_it_got(watched: bool) -> None:
     assert found["GD207"].explained_by == found["GD407"].fingerprint
 
 
+def test_what_a_round_trip_costs_is_one_problem() -> None:
+    problem, twin = pairs.PAIRS["GD307"]
+    found = {finding.rule: finding for finding in diagnosed(problem, True).findings}
+    saving, truth = found["GD307"].saving, real_step_ns(problem) - real_step_ns(twin)
+    assert saving is not None
+    assert truth * 0.97 <= saving.ns_per_step <= 1.5 * truth
+    others = [finding for rule, finding in found.items() if rule in ("GD301", "GD302", "GD303")]
+    assert others
+    assert {finding.explained_by for finding in others} == {found["GD307"].fingerprint}
+
+
 def test_a_launch_bound_step_shows_the_layers_of_the_host_and_what_waits_for_the_device() -> None:
     (found,) = (finding for finding in diagnosed(pairs.PAIRS["GD202"][0], True).findings if finding.rule == "GD202")
     (table,) = (table for table in found.evidence if table.title.startswith("What the host did"))

@@ -18,6 +18,7 @@ from gpudoctor.analysis import (
     patterns,
     recompile_causes,
     repeated_calls,
+    round_trips,
     unused_values,
 )
 from gpudoctor.profile import Profile
@@ -67,6 +68,8 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         kernels = _launched(made.get("kernels", profile.table("kernels"))) if profile.measured("kernels") else None
         padded = padding.rows(profile.rows("padded_inputs"), profile.table("ops"), kernels)
         made = {**made, "padding": padded}
+    if profile.measured("kernels") and profile.sources:
+        made = {**made, "round_trips": round_trips.rows(profile.table("kernels"), profile.sources)}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:

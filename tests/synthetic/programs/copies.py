@@ -63,6 +63,22 @@ def ahead(t: Training, x: Tensor, y: Tensor) -> None:
     t.torch.item(loss)
 
 
+def through_numpy(t: Training, x: Tensor, y: Tensor) -> None:
+    host = t.torch.cpu(x)  # problem: GD307
+    changed = t.torch.numpy_work(host)
+    x = t.torch.cuda(changed)
+    plain(t, x, y)
+
+
+def logged(t: Training, x: Tensor, y: Tensor) -> None:
+    """The output goes to the host to be looked at; another tensor of its size comes from there."""
+    target = Tensor(x.shape, x.dtype, "cpu", pinned=True)
+    out = t.torch.cpu(t.forward(x), pinned=True)
+    t.torch.numpy_work(out)
+    target = t.torch.cuda(target, non_blocking=True)
+    plain(t, t.torch.pointwise("add", x, target), y)
+
+
 def read_one_by_one(t: Training, x: Tensor, y: Tensor) -> None:
     """Twelve values, each read by itself."""
     for weight in t.weights[:12]:

@@ -72,6 +72,7 @@ PAIRS: dict[str, tuple[Callable[[Torch], None], Callable[[Torch], None]]] = {
     "GD207": (partial(layers.slicing, leave_out=1), partial(layers.slicing, leave_out=8)),
     "GD208": (partial(layers.activating, fused=False), partial(layers.activating, fused=True)),
     "GD304": (partial(train, step=copies.constant_each_step), copies.constant_before),
+    "GD307": (partial(train, step=copies.through_numpy), partial(train, step=plain)),
     "GD305": (partial(copies.features, packed=False), partial(copies.features, packed=True)),
     "GD401": (partial(train, step=plain, dtype=FLOAT), partial(train, step=plain)),
     "GD402": (partial(train, step=plain, dtype=FLOAT), partial(train, step=plain)),
@@ -90,6 +91,7 @@ PAIRS: dict[str, tuple[Callable[[Torch], None], Callable[[Torch], None]]] = {
 
 VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
     "many small copies beside the computing": (partial(train, step=copies.ahead), frozenset()),
+    "an output that is looked at on the host": (partial(train, step=copies.logged), frozenset({"GD301", "GD303"})),
     "values read one by one": (partial(train, step=copies.read_one_by_one), frozenset()),
     "many small tensors in pageable memory": (
         partial(copies.features, packed=False, pinned=False),
@@ -136,5 +138,5 @@ def unread(program: Callable[[Torch], None]) -> Callable[[Torch], None]:
     return without_reads
 
 
-RECORDED_ONLY = frozenset({"GD304", "GD410"})
+RECORDED_ONLY = frozenset({"GD304", "GD307", "GD410"})
 """Rules that want the source or the settings, which a trace does not have."""
