@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import gpudoctor
 from gpudoctor.compilation import compilation, what_if
-from gpudoctor.config import Config
+from gpudoctor.config import Config, suggestion
 from gpudoctor.diagnosis import (
     COMPILE_TIME,
     Budget,
@@ -18,11 +18,13 @@ from gpudoctor.diagnosis import (
     Run,
     Saving,
     StepTime,
+    run_failed,
 )
 from gpudoctor.engine.finding import severity_of
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
+from gpudoctor.engine.suppression import unknown_names
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_ns, format_share, plural
 
@@ -45,7 +47,10 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     run = _run(profile)
     outcome = run_rules(profile, rules, run=run, config=config)
     if not run.steps and run.source != "log":  # silence about a step that was not seen is no pass
-        outcome = _without_steps(outcome)
+        outcome = _without_steps(outcome, run)
+    failed = run_failed(run)
+    said = ([f"the script {failed}; this is what was seen until then"] if failed else []) + _misnamed(profile, rules)
+    run = replace(run, integrity=(*run.integrity, *said))
     shaky = _unstable(run)
     findings = outcome.findings
     if shaky is not None:
@@ -117,11 +122,25 @@ def _unstable(run: Run) -> str | None:
     )
 
 
-def _without_steps(outcome: Outcome) -> Outcome:
+def _without_steps(outcome: Outcome, run: Run) -> Outcome:
+    """One reason for all rules that found nothing: what else each would have needed comes after a step."""
     how = "let the script reach its training loop; `gpudoctor check --run-to-end` never stops it early"
-    unseen = [NotMeasured(rule.rule, rule.name, "no training step was seen", how) for rule in outcome.passed]
-    listed = sorted((*outcome.not_measured, *unseen), key=lambda rule: rule.rule)
-    return Outcome(outcome.findings, tuple(listed), ())
+    if run.source == "trace":
+        how = "record the run with `gpudoctor check train.py`, or a trace with `ProfilerStep` marks"
+    names = {rule.rule: rule.name for rule in outcome.not_measured} | {rule.rule: rule.name for rule in outcome.passed}
+    unseen = [NotMeasured(rule, name, "no training step was seen", how) for rule, name in sorted(names.items())]
+    return Outcome(outcome.findings, tuple(unseen), ())
+
+
+def _misnamed(profile: Profile, rules: Sequence[Rule]) -> list[str]:
+    """A note on comments that excuse a rule which does not exist: the finding still counts, and the reader wonders."""
+    known = [name for rule in rules for name in (rule.id, rule.name)]
+    found = unknown_names(profile.sources, known)
+    if not found:
+        return []
+    file, line, word = found[0]
+    more = f" (and {plural(len(found) - 1, 'more such name')})" if len(found) > 1 else ""
+    return [f"{file}:{line}: `gpudoctor: ignore[{word}]` names no rule{suggestion(word, known)}{more}"]
 
 
 def _run(profile: Profile) -> Run:
@@ -160,7 +179,17 @@ def _budget(profile: Profile) -> Budget | None:
         BudgetShare(str(owner), int(ns), int(ns) / total)
         for owner, ns in zip(rows["owner"], rows["dur_ns"], strict=True)
     )
-    return Budget(step, total, "device" if profile.facts.get("gpu") else "main thread", shares)
+    ruler = "device" if profile.facts.get("gpu") else "main thread"
+    return Budget(step, total, ruler, shares, _observation(profile, step))
+
+
+def _observation(profile: Profile, step: int) -> str | None:
+    """How a step was profiled; None for a trace that somebody else recorded, whose settings are not ours."""
+    if "trace" in profile.facts:
+        return None
+    steps = profile.table("steps")
+    seen = steps.loc[steps["step"] == step, "observation"].dropna()
+    return None if seen.empty else str(seen.iloc[0])
 
 
 def _counters(profile: Profile) -> dict[str, int | None]:

@@ -172,6 +172,14 @@ class Finding:
     when_wrong: str | None = None
 
 
+def run_failed(run: Run) -> str | None:
+    """How the script failed, e.g. `failed with exit code 1`; None when it did not, or was stopped."""
+    if not run.script_exit:
+        return None
+    code = run.script_exit
+    return f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+
+
 def appliable(finding: Finding) -> bool:
     """Whether a finding counts and its remedy is a change that `gpudoctor fix` can make."""
     return finding.accepted is None and finding.remedy is not None and finding.remedy.change is not None
@@ -210,16 +218,18 @@ class Budget:
     """Where one step's time goes. The shares add up to `step_ns` exactly.
 
     Attributes:
-        step: number of the step (the median of the lightly profiled ones).
-        step_ns: its time under the light profiler.
+        step: number of the step (the median of those that have a budget).
+        step_ns: its time under the profiler.
         ruler: what was measured: "main thread" or "device".
         shares: owners, largest first.
+        observation: how the step was profiled, "light" or "detail"; None when another recorded it.
     """
 
     step: int
     step_ns: int
     ruler: str
     shares: tuple[BudgetShare, ...]
+    observation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,12 +105,14 @@ class Profile:
         facts: what the run was (script, argv, torch, device, integrity notes, …), JSON-able.
         sources: text of the user's files that the tables point at, by the path used in `file` columns.
         why_missing: for a table that was not measured, why (`how` in its declaration says how to get it).
+        how_missing: how to get it where this run needs another way than the declared one; empty: there is none.
     """
 
     tables: Mapping[str, pd.DataFrame]
     facts: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     why_missing: Mapping[str, str] = field(default_factory=dict)
+    how_missing: Mapping[str, str] = field(default_factory=dict)
 
     def measured(self, name: str) -> bool:
         """Whether an instrument filled this table (an empty table was measured, an absent one was not)."""
@@ -139,6 +141,7 @@ class Profile:
         return ask(self, query).frame()
 
     def why_not(self, name: str) -> tuple[str, str]:
-        """Why a table was not measured and how to get it, two sentences."""
+        """Why a table was not measured and how to get it, two sentences; the second is empty when nothing would."""
         declared = _declared(name)
-        return self.why_missing.get(name, f"this run has no table {name!r} ({declared.row})"), declared.how
+        reason = self.why_missing.get(name, f"this run has no table {name!r} ({declared.row})")
+        return reason, self.how_missing.get(name, declared.how)

@@ -103,7 +103,7 @@ def overview(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _why(profile: Profile, name: str) -> str:
-    return "; ".join(profile.why_not(name))
+    return "; ".join(filter(None, profile.why_not(name)))
 
 
 def _one_line(text: str, tables: tuple[str, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from gpudoctor.config import Config
 from gpudoctor.diagnose import diagnose
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.profile import Profile, frame
+from gpudoctor.reporters import console, html
+from gpudoctor.reporters.wording import unjudged
 
 
 def zero_fills(**facts: Any) -> Profile:
@@ -68,3 +72,36 @@ def test_without_steps_nothing_passes() -> None:
     diagnosis = diagnose(Profile(empty, {"steps": 0}), load_rules())
     assert diagnosis.passed == ()
     assert diagnosis.verdict.startswith("Inconclusive")
+    (group,) = unjudged(diagnosis)  # one reason, one line
+    assert group.reason == "no training step was seen"
+    assert len(group.rules) == len(load_rules())
+
+
+@pytest.mark.parametrize(("code", "said"), [(1, "failed with exit code 1"), (-9, "was killed by signal 9")])
+def test_a_failed_script_is_said_in_every_report(code: int, said: str) -> None:
+    diagnosis = diagnose(zero_fills(script_exit=code), load_rules())
+    page = re.sub(r"<[^>]+>", "", html.render(diagnosis))
+    for text in (console.render(diagnosis), page):
+        assert f"the script {said}" in " ".join(text.split())
+        assert f"the script {said}; this is what was seen until then" in " ".join(text.split())
+    for ended in (0, None):
+        assert "until then" not in console.render(diagnose(zero_fills(script_exit=ended), load_rules()))
+
+
+def test_a_comment_that_excuses_no_rule_is_noted_once_with_the_closest_name() -> None:
+    source = "x = 1  # gpudoctor: ignore[GD301] fine\ny = 2  # gpudoctor: ignore[GD5005]\nz = 3  # gpudoctor: ignore\n"
+    given = replace(zero_fills(), sources={"train.py": source + "w = '# gpudoctor: ignore[GD0]'\n"})
+    (note,) = diagnose(given, load_rules()).run.integrity
+    assert note == "train.py:2: `gpudoctor: ignore[GD5005]` names no rule; did you mean 'GD505'?"
+
+
+def test_the_budget_names_how_its_step_was_profiled() -> None:
+    given = zero_fills()
+    shares = [{"step": step, "owner": "python", "dur_ns": 10_000_000} for step in (2, 3)]
+    given = replace(given, tables={**given.tables, "step_budget": frame("step_budget", shares)})
+    for facts, said in (({}, "detailed profiler"), ({"trace": "t.json"}, "as recorded")):
+        diagnosis = diagnose(replace(given, facts={**given.facts, **facts}), load_rules())
+        text = console.render(diagnosis)
+        assert f"step 2, 10.0 ms on the main thread, {said}" in " ".join(text.split())
+        assert "light profiler" not in text.partition("Where the time goes")[2]
+        assert "One profiled step" in text

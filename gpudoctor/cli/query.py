@@ -62,7 +62,7 @@ def query(
         rows = [{"column": c.name, "type": c.kind, "meaning": c.doc} for c in declared.columns]
         answer = queries.Answer(list(rows[0]), [list(row.values()) for row in rows], {})
         if not profile.measured(declared.name):
-            answer.unmeasured[declared.name] = "; ".join(profile.why_not(declared.name))
+            answer.unmeasured[declared.name] = "; ".join(filter(None, profile.why_not(declared.name)))
     elif sql is None:
         rows = queries.overview(profile)
         if output_format is Format.TABLE:  # the reasons are long; --schema and the other formats have them

@@ -79,12 +79,26 @@ def cell(name: str, value: Any) -> str:
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Evidence:
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    return Evidence(
-        title,
-        tuple(column_title(name) for name in names),
-        tuple(tuple(cell(name, row.get(name)) for name in names) for row in rows),
+    """A table of the columns in which some row says something."""
+    listed = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in listed if any(cell(name, row.get(name)) != MISSING for row in rows)]
+    cells = (tuple(cell(name, row.get(name)) for name in names) for row in rows)
+    return Evidence(title, _titles(names), tuple(cells) if names else ())
+
+
+def _titles(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns' titles; those that would be the same (`time_ns`, `time_ratio`) say what they measure."""
+    plain = [column_title(name) for name in names]
+    return tuple(
+        f"{title} ({_measure(name)})" if plain.count(title) > 1 else title
+        for name, title in zip(names, plain, strict=True)
     )
+
+
+def _measure(name: str) -> str:
+    base, _ = _without_per_step(name)
+    suffix = next((suffix for suffix, _ in _UNITS if base.endswith(suffix)), "")
+    return {"": "number", "_bytes": "bytes", "_ratio": "share"}.get(suffix, "time")
 
 
 def _without_per_step(name: str) -> tuple[str, bool]:

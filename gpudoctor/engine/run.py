@@ -70,12 +70,10 @@ def diagnose(
         check_tables(rule)
         check_texts(rule)
         missing = _missing(rule, profile)
+        if rule.status == "preview" and not config.preview:
+            missing = _off(rule, missing)
         if missing is not None:
             not_measured.append(missing)
-            continue
-        if rule.status == "preview" and not config.preview:
-            how = "run with `--preview`, or set `preview = true` in [tool.gpudoctor]"
-            not_measured.append(NotMeasured(rule.id, rule.name, "preview rules are off", how))
             continue
         try:
             rows = sandbox.query(rule.sql, rule.tables, thresholds[rule.id], f"{rule.id} ({rule.path.name})")
@@ -163,6 +161,17 @@ def _thresholds(rules: Sequence[Rule], config: Config) -> dict[str, Mapping[str,
 
 def _kind(value: Value) -> str:
     return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+
+
+def _off(rule: Rule, missing: NotMeasured | None) -> NotMeasured:
+    """A preview rule while previews are off: what it takes besides is said too, and that nothing would help, alone."""
+    if missing is None:
+        how = "run with `--preview`, or set `preview = true` in [tool.gpudoctor]"
+        return NotMeasured(rule.id, rule.name, "preview rules are off", how)
+    if not missing.how:
+        return missing
+    reason = f"preview rules are off, and {missing.reason}"
+    return NotMeasured(rule.id, rule.name, reason, f"add `--preview`, and {missing.how}")
 
 
 def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:

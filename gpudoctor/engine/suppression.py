@@ -7,6 +7,7 @@ Without brackets it covers every rule; several ids are separated by commas. Text
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 from gpudoctor.engine.source import comments, lines_of, statement_lines
 
@@ -31,6 +32,25 @@ def suppressed(text: str, line: int, rule_id: str, rule_name: str) -> str | None
         if number in found and (reason := _reason(found[number][1], rule_id, rule_name)):
             return reason
     return None
+
+
+def unknown_names(sources: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, int, str]]:
+    """What such comments name that is no rule: file, line and the word as written.
+
+    Args:
+        sources: text of files by path.
+        known: ids and names of all rules.
+    """
+    names = {word.lower() for word in known}
+    return [
+        (file, line, word.strip())
+        for file, text in sources.items()
+        if "gpudoctor" in text.lower()
+        for line, (_, comment) in sorted(comments(text).items())
+        for mark in _MARK.finditer(comment)
+        for word in (mark[1] or "").split(",")
+        if word.strip() and word.strip().lower() not in names
+    ]
 
 
 def _reason(comment: str, rule_id: str, rule_name: str) -> str | None:

@@ -15,6 +15,7 @@ def add(
     step_rows: Sequence[Mapping[str, Any]],
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
+    how: dict[str, str],
 ) -> None:
     """Adds the table, or why there is none.
 
@@ -24,11 +25,13 @@ def add(
         step_rows: rows of `steps`.
         tables: takes the rows.
         missing: takes the reason.
+        how: takes what to do about it, where that is not what the tables' declaration says.
     """
     if raw is None:
         missing["padded_inputs"] = "no profiled step was watched line by line"
-    elif not raw and compile_calls:
+    elif not raw and not all(call.get("disabled") for call in compile_calls):
         missing["padded_inputs"] = "the run compiles: what compiled code gives to its embeddings is not seen"
+        how["padded_inputs"] = how["padding"] = "run it once uncompiled, with TORCHDYNAMO_DISABLE=1"
     else:
         tables["padded_inputs"] = rows(raw, step_rows)
         return

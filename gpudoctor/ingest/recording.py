@@ -116,7 +116,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables: dict[str, list[dict[str, Any]]] = {"steps": step_rows, "batches": batch_rows}
     tables |= input_tables.tables(log, step_rows, batch_rows) | loop_work.tables(log, step_rows, sources)
     traced, specification = _traces(rank, bursts, log, step_rows, sources, notes)
-    missing: dict[str, str] = {}
+    missing, how = dict[str, str](), dict[str, str]()
     for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):
         if name not in traced:
             missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
@@ -124,7 +124,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     notes += _compile_tables(rank, begun, log, tables, missing, traced)
     _compile_state(rank, tables, missing)
-    what_if.add(recording.path, rank, _user_files(rank, begun), run, log, tables, missing)
+    what_if.add(recording.path, rank, _user_files(rank, begun), run, log, tables, missing, how)
     if "ops" in traced:
         phases.mark_compiled_optimizers(traced["ops"], tables.get("compilations", ()))
     tables["compile_calls"] = log.compile_calls
@@ -138,7 +138,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     else:
         missing["compile_effects"] = missing.get("compilations", "no profiled step was watched line by line")
     module_calls.add(part(rank / "module_calls.json", None), log, step_rows, run, tables, missing)
-    padded_inputs.add(part(rank / "padded_inputs.json", None), log.compile_calls, step_rows, tables, missing)
+    padded_inputs.add(part(rank / "padded_inputs.json", None), log.compile_calls, step_rows, tables, missing, how)
     tables["schedulers"] = log.schedulers
     tables["backward_calls"] = scalers.backward_calls(log, step_rows)
     tables["scalers"], tables["scaler_steps"] = log.scalers, scalers.steps(log, step_rows)
@@ -177,7 +177,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
     if peak_rates is not None:
         frames["host"] = pd.concat([frames["host"], peak_rates], ignore_index=True) if "host" in frames else peak_rates
-    return derived(Profile(frames, facts, sources, missing))
+    return derived(Profile(frames, facts, sources, missing, how))
 
 
 def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:

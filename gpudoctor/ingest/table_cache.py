@@ -27,6 +27,7 @@ def write(folder: Path, made: Profile) -> None:
             "version": _VERSION,
             "facts": made.facts,
             "why_missing": made.why_missing,
+            "how_missing": made.how_missing,
             "tables": sorted(made.tables),
         }
         (folder / _FACTS).write_text(json.dumps(content, default=str), encoding="utf-8")
@@ -53,4 +54,4 @@ def read(folder: Path, rank: Path) -> Profile | None:
             return None
         tables[name] = table
     sources = part(rank / "sources.json", {})
-    return Profile(tables, content["facts"], sources, content["why_missing"])
+    return Profile(tables, content["facts"], sources, content["why_missing"], content.get("how_missing", {}))

@@ -33,6 +33,7 @@ def add(
     log: WatchLog,
     tables: dict[str, list[Row]],
     missing: dict[str, str],
+    how: dict[str, str],
 ) -> None:
     """Adds the three tables, or the reason why they were not measured.
 
@@ -44,10 +45,11 @@ def add(
         log: the watch log.
         tables: gets the rows.
         missing: gets the reason.
+        how: gets what to do about it, where that is not what the tables' declaration says.
     """
     compiles = bool(log.compile_calls or tables.get("compilations"))
     result = what_if_result.read(rank)
-    reason = _why_none(_options(recording), result, run, compiles)
+    reason, instead = _why_none(_options(recording), result, run, compiles)
     if reason is None and result is not None:
         breaks, code = _log(rank / what_if_result.TRACE, files, result)
         if any(result.graph_ops):
@@ -55,8 +57,10 @@ def add(
             tables["what_if_graphs"] = [{"graph": n, "ops": ops} for n, ops in enumerate(result.graph_ops)]
             tables["what_if_breaks"] = breaks
             return
-        reason = f"torch.compile would make no graph of {result.module}{_first(breaks)}"
+        reason, instead = f"torch.compile would make no graph of {result.module}{_first(breaks)}", ""
     missing.update(dict.fromkeys(TABLES, reason or "the recording has none"))
+    if instead is not None:
+        how.update(dict.fromkeys(TABLES, instead))
 
 
 def _options(recording: Path) -> dict[str, Any]:
@@ -68,23 +72,33 @@ def _options(recording: Path) -> dict[str, Any]:
 
 def _why_none(
     options: dict[str, Any], result: what_if_result.Result | None, run: dict[str, Any] | None, compiles: bool
-) -> str | None:
-    """Why nothing was measured; None when something was."""
-    reasons = (
-        (compiles, "the script compiles already"),
-        (options.get("what_if") == "none", "it was switched off (--no-what-if)"),
-        (options.get("run_to_end"), "the script was not to be stopped (--run-to-end, or a block recorded from Python)"),
-        (run is None, "the process was killed"),
-        (not (run or {}).get("stopped_by_gpudoctor"), "the script ended by itself before gpudoctor stopped it"),
+) -> tuple[str | None, str | None]:
+    """Why nothing was measured and what to do about it; None: something was, and what the tables declare."""
+    again = "record the run again"
+    reasons: tuple[tuple[Any, str | None, str | None], ...] = (
+        (compiles, "the script compiles already", ""),
+        (options.get("what_if") == "none", "it was switched off (--no-what-if)", "leave out --no-what-if"),
+        (
+            options.get("run_to_end"),
+            "the script was not to be stopped (--run-to-end, or a block recorded from Python)",
+            "let `gpudoctor check` stop the script",
+        ),
+        (run is None, "the process was killed", again),
+        (
+            not (run or {}).get("stopped_by_gpudoctor"),
+            "the script ended by itself before gpudoctor stopped it",
+            "`--steps N` stops it sooner",
+        ),
         (
             options.get("stop") == "raise",
             "the script was to end by SystemExit (--stop raise): code of its own still ran afterwards",
+            "leave out `--stop raise`",
         ),
-        (result is None, "the recording has no result of it: the file is missing or damaged"),
-        (result is not None and result.running, "a signal ended the process while the model was traced"),
-        (result is not None and result.reason, result.reason if result is not None else None),
+        (result is None, "the recording has no result of it: the file is missing or damaged", again),
+        (result is not None and result.running, "a signal ended the process while the model was traced", again),
+        (result is not None and result.reason, result.reason if result is not None else None, None),
     )
-    return next((reason for applies, reason in reasons if applies), None)
+    return next(((reason, how) for applies, reason, how in reasons if applies), (None, None))
 
 
 def _log(path: Path, files: UserFiles, result: what_if_result.Result) -> tuple[list[Row], str]:

@@ -12,7 +12,7 @@ from typing import TextIO
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from gpudoctor.diagnosis import Budget, Diagnosis, Finding, Remedy, Severity
+from gpudoctor.diagnosis import Diagnosis, Finding, Remedy, Severity
 from gpudoctor.reporters import compile_section, diff, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
@@ -44,7 +44,7 @@ def render(diagnosis: Diagnosis, width: int = WIDTH, color: bool = False) -> str
     """
     paper = Paper(min(width, WIDTH), color)
     _headline(paper, diagnosis)
-    _budget(paper, diagnosis.budget)
+    _budget(paper, diagnosis)
     _caveats(paper, diagnosis.run.integrity)
     compile_section.write(paper, diagnosis.compilation, diagnosis.what_if)
     _findings(paper, diagnosis)
@@ -79,7 +79,8 @@ def _headline(paper: Paper, diagnosis: Diagnosis) -> None:
         paper.line(row, hang=label + value + 4)
 
 
-def _budget(paper: Paper, budget: Budget | None) -> None:
+def _budget(paper: Paper, diagnosis: Diagnosis) -> None:
+    budget = diagnosis.budget
     paper.gap()
     if budget is None or not budget.shares:
         paper.line(Text(f"Where the time goes: {wording.NOT_MEASURED}, no profiled step shows it"))
@@ -94,6 +95,8 @@ def _budget(paper: Paper, budget: Budget | None) -> None:
         if bar >= 8:
             row.append("  " + "█" * round(bar * share.ns / longest), "cyan")
         paper.line(row)
+    if note := wording.budget_note(diagnosis):
+        paper.line(Text(note, "dim"), indent=2)
 
 
 def _caveats(paper: Paper, caveats: tuple[str, ...]) -> None:
@@ -185,7 +188,8 @@ def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
     for group in wording.unjudged(diagnosis):
         rules = " ".join(one_line(rule.rule) for rule in group.rules)
         label = f"{wording.NOT_MEASURED}  "
-        paper.line(Text.assemble((label, "dim"), f"{rules}: {group.reason}; {group.how}"), hang=len(label))
+        why = "; ".join(filter(None, (group.reason, group.how)))
+        paper.line(Text.assemble((label, "dim"), f"{rules}: {why}"), hang=len(label))
 
 
 def first_paragraph(markdown: str) -> str:

@@ -118,6 +118,7 @@ class Page:
     verdict: Markup
     facts: tuple[wording.Fact, ...]
     budget: BudgetBar | None
+    budget_note: str
     caveats: tuple[Markup, ...]
     findings: tuple[FindingView, ...]
     brief: tuple[FindingView, ...]
@@ -152,6 +153,7 @@ def page(diagnosis: Diagnosis) -> Page:
         verdict=prose.inline(verdict),
         facts=tuple(replace(f, value=glued(f.value), note=glued(f.note)) for f in wording.facts(diagnosis)),
         budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
+        budget_note=wording.budget_note(diagnosis),
         caveats=tuple(prose.inline(caveat) for caveat in run.integrity),
         findings=tuple(views[:IN_FULL]),
         brief=tuple(views[IN_FULL:]),

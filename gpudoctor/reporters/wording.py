@@ -12,7 +12,18 @@ import shlex
 import unicodedata
 from dataclasses import dataclass
 
-from gpudoctor.diagnosis import SEVERITIES, Budget, Diagnosis, Finding, Location, NotMeasured, Run, Saving, appliable
+from gpudoctor.diagnosis import (
+    SEVERITIES,
+    Budget,
+    Diagnosis,
+    Finding,
+    Location,
+    NotMeasured,
+    Run,
+    Saving,
+    appliable,
+    run_failed,
+)
 from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
@@ -109,11 +120,12 @@ def command(run: Run, *options: str) -> str:
 
 
 def run_words(run: Run) -> tuple[str, ...]:
-    """The facts of the run line after its script: device, torch, steps; what is unknown is left out."""
+    """The facts of the run line after its script: device, torch, steps, a failure; what is unknown is left out."""
     words = (
         run.device,
         f"torch {run.torch}" if run.torch else None,
         plural(run.steps, "step") if run.steps else "compile log" if run.source == "log" else "no step seen",
+        f"the script {failed}" if (failed := run_failed(run)) else None,
     )
     return tuple(one_line(word) for word in words if word)
 
@@ -153,7 +165,20 @@ def budget_percentages(budget: Budget) -> tuple[str, ...]:
 
 def budget_source(budget: Budget) -> str:
     """Which step the budget shows, how long it took, and on which ruler."""
-    return f"step {budget.step}, {format_ns(budget.step_ns)} on the {one_line(budget.ruler)}, light profiler"
+    how = _OBSERVED.get(budget.observation, "as recorded")
+    return f"step {budget.step}, {format_ns(budget.step_ns)} on the {one_line(budget.ruler)}, {how}"
+
+
+_OBSERVED: dict[str | None, str] = {"light": "light profiler", "detail": "detailed profiler"}
+
+
+def budget_note(diagnosis: Diagnosis) -> str:
+    """Why a share of the budget and the price of a finding about it differ; empty when there is no such price."""
+    run, budget = diagnosis.run, diagnosis.budget
+    if budget is None or not budget.shares or all(finding.saving is None for finding in diagnosis.roots):
+        return ""
+    others = "all profiled steps" if run.step_ns is None else "the unprofiled steps"
+    return f"One profiled step; savings are of {others}, and may differ."
 
 
 @dataclass(frozen=True, slots=True)

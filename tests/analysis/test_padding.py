@@ -110,6 +110,6 @@ def test_inputs_belong_to_the_profiled_step_in_which_they_were_seen() -> None:
 def test_what_was_not_seen_is_not_measured(raw: Any, compiled: Any, reason: str | None) -> None:
     tables: dict[str, Any] = {}
     missing: dict[str, str] = {}
-    padded_inputs.add(raw, compiled, STEPS, tables, missing)
+    padded_inputs.add(raw, compiled, STEPS, tables, missing, {})
     assert ("padded_inputs" in tables) is (reason is None)
     assert reason is None or reason in missing["padding"]

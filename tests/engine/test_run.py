@@ -104,7 +104,11 @@ def test_preview_rules_run_only_when_asked_but_say_when_they_could_not() -> None
     assert not (off.findings or off.passed)
     assert [(rule.rule, rule.reason) for rule in off.not_measured] == [("XY001", "preview rules are off")]
     assert diagnose(given, [rule], config=Config(preview=True)).findings
-    assert diagnose(Profile({}), [rule]).not_measured
+    (both,) = diagnose(Profile({}, why_missing={"steps": "no loop"}), [rule]).not_measured
+    assert both.reason == "preview rules are off, and no loop"
+    assert both.how.startswith("add `--preview`, and record the run")
+    (never,) = diagnose(Profile({}, {}, {}, {"steps": "no loop"}, {"steps": ""}), [rule]).not_measured
+    assert (never.reason, never.how) == ("no loop", "")
 
 
 @pytest.mark.parametrize(
@@ -176,10 +180,15 @@ def test_evidence_columns_are_shown_in_the_unit_of_their_suffix() -> None:
         )
     )
     columns, rows = finding.evidence
-    assert columns.columns == ("wait per step", "used", "copied", "copies per step", "pinned", "hint", "names")
-    assert columns.rows == (("1.50 µs", "50 %", "2.00 KiB", "3", "yes", "–", "a, b"),)
+    assert columns.columns == ("wait per step", "used", "copied", "copies per step", "pinned", "names")
+    assert columns.rows == (("1.50 µs", "50 %", "2.00 KiB", "3", "yes", "a, b"),)
     assert (rows.columns, rows.rows) == (("line", "time"), (("x", "3.00 µs"), ("y", "–")))
     assert (columns.title, rows.title) == ("Measured", "Measured")
+
+
+def test_columns_of_one_title_say_what_they_measure_and_a_table_of_nulls_is_none() -> None:
+    (table,) = only(select("15 AS copies_ns_per_step, 3 AS copies_per_step, [{'line': NULL}] AS evidence")).evidence
+    assert table.columns == ("copies per step (time)", "copies per step (number)")
 
 
 def test_the_list_of_evidence_comes_after_the_row_under_the_rules_title() -> None:

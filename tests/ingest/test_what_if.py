@@ -51,7 +51,7 @@ def read(
     tables: dict[str, list[dict[str, Any]]] = {}
     missing: dict[str, str] = {}
     files = UserFiles("/proj", ["/venv/", "/opt/"], here=False)
-    what_if.add(folder, folder / "rank0", files, run, WatchLog(), tables, missing)
+    what_if.add(folder, folder / "rank0", files, run, WatchLog(), tables, missing, {})
     return tables, missing
 
 

@@ -215,7 +215,7 @@ def test_empty_states_say_what_is_missing() -> None:
         "Inconclusive: no training step was seen.",
         "Step time not measured",
         "Graph breaks not measured",
-        "Not measured: no steady step ran under the light profiler.",
+        "Not measured: no profiled step shows it.",
         "No rule could be judged on this run, so nothing can be said.",
         "No step was seen, so there is nothing to draw.",
         "No finding was accepted.",
