@@ -7,7 +7,7 @@ PIP_FLAGS ?=
 PYTEST_ARGS ?=
 JOBS ?= 2
 GPU_CHECK_ARGS ?=
-DEMO := samples/graph-break/train.py
+DEMO := samples/loader-stall/train.py
 
 PIP_INSTALL = $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_FLAGS)
 
@@ -45,7 +45,7 @@ docs: $(VENV)/.dev ## regenerate docs/rules.md and docs/diagnosis.schema.json
 	@$(BIN)/python scripts/diagnosis_schema.py
 
 screenshot: $(VENV)/.dev browser ## docs/report.png from a fresh report on a sample
-	@report=$$($(BIN)/gpudoctor check samples/loader-stall/train.py | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png
+	@report=$$($(BIN)/gpudoctor check $(DEMO) | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png
 
 clean: ## remove .venv, recordings, caches and build output
 	rm -rf $(VENV) .gpudoctor gpu-check build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
