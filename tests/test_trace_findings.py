@@ -135,3 +135,11 @@ def test_a_resnet50_that_fills_its_gpu_is_not_launch_bound(workers: int, version
     version = "1623212756351" if workers and version != "v3" else version
     made = diagnosed(f"tbplugin/resnet50_num_workers_{workers}.{version}.pt.trace.json.gz")
     assert "GD202" in {rule.rule for rule in made.passed}
+
+
+def test_steps_of_a_host_that_runs_ahead_have_equal_work() -> None:
+    """The first profiled step lasts 35 ms on the host, as its kernels run in the next one; from the third on 96 ms."""
+    name = "hta/ns_resolution_trace__rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"
+    steps = open_path(shared_trace(name)).tables["steps"]
+    assert steps["dur_ns"].min() < 0.4 * steps["dur_ns"].max()
+    assert steps["device_ns"].between(94_000_000, 95_000_000).all()
