@@ -21,6 +21,7 @@ LINE_MARK = "gpudoctor::line#"
 """Annotations of the recorder's: the number that follows is the id of the user's line that runs from here on."""
 
 STEP_MARK = "ProfilerStep#"
+OPTIMIZER_RANGE = "Optimizer.step#"
 MODULE_RANGE = "gpudoctor::module#"
 """The recorder's range around a module's call; the number that follows tells which."""
 
@@ -113,6 +114,7 @@ def build(
     found = callers(trace.table("python"), texts, names)
     calls, marks, modules = _calls(trace, found, texts)
     texts = trace.texts("name")  # it has new ones: those of the pseudo-operators
+    _close_ranges(calls, texts, windows)
     tree = nest(calls["start_ns"], calls["dur_ns"], calls["thread"])
     calls = calls.taken(tree.order)
     step_row = windows_of(tree.start_ns, windows)
@@ -133,6 +135,25 @@ def windows_of(start_ns: Ints, windows: Sequence[Window]) -> Ints:
     if len(windows):
         at = np.where((at >= 0) & (start_ns < ends[at]), at, -1)
     return at
+
+
+def _close_ranges(calls: Table, texts: Sequence[str], windows: Sequence[Window]) -> None:
+    """Ends optimizers' ranges with their step: a hook inside of one ends the step and, with a burst's last, the
+    profiler, which leaves the range open until it has stopped. Calls that began in the step stay inside."""
+    codes = [code for code in np.unique(calls["name"]).tolist() if texts[code].startswith(OPTIMIZER_RANGE)]
+    if not codes or not windows:
+        return
+    start, dur = calls["start_ns"], calls["dur_ns"].copy()
+    at = windows_of(start, windows)
+    rows = np.flatnonzero(np.isin(calls["name"], codes) & (at >= 0))
+    for row in rows[np.argsort(-start[rows], kind="stable")].tolist():  # inner ones first
+        end = windows[at[row]].end_ns
+        if start[row] + dur[row] <= end:
+            continue
+        inside = (calls["thread"] == calls["thread"][row]) & (start > start[row]) & (start < end)
+        last = int((start[inside] + dur[inside]).max(initial=end))
+        dur[row] = min(int(dur[row]), last - int(start[row]))
+    calls.columns["dur_ns"] = dur
 
 
 def _calls(trace: Trace, found: Callers, texts: Sequence[str]) -> tuple[Table, Table, Table]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpudoctor.columns import MISSING, Coded
 from gpudoctor.ingest.kineto import Table, Trace
-from gpudoctor.ingest.ops import STEP_MARK, Ops, Window
+from gpudoctor.ingest.ops import OPTIMIZER_RANGE, STEP_MARK, Ops, Window
 
 _ANNOTATED = re.compile(
     r"\b(?:train(?:ing)?|inference|eval)?[_ ]?(?:step|iter(?:ation)?)s?\b[ _#:=]*\d*\W*$", re.IGNORECASE
@@ -19,7 +19,6 @@ _ANNOTATED = re.compile(
 """Ranges that people put around a step of theirs."""
 
 PROFILER_STEP = "ProfilerStep"
-_OPTIMIZER = "Optimizer.step#"
 _MIN_STEPS = 2  # one range or one optimizer step cuts nothing
 
 Ints = NDArray[np.int64]
@@ -36,7 +35,7 @@ def windows(trace: Trace) -> tuple[list[Window], str]:
         found = _of_ranges(ops, names, {})
         if len(found) >= _MIN_STEPS:
             return found, "annotation"
-    steps = [c for c in codes if texts[c].startswith(_OPTIMIZER)]
+    steps = [c for c in codes if texts[c].startswith(OPTIMIZER_RANGE)]
     if steps and len(cut := _between_optimizer_steps(trace, ops, steps)) >= _MIN_STEPS:
         return cut, "optimizer"
     start, end = span(trace)

@@ -106,6 +106,31 @@ def test_phases_follow_their_ranges(tmp_path: Path) -> None:
     ]
 
 
+def test_an_optimizers_range_that_the_profilers_stop_ends_lasts_as_long_as_its_step(tmp_path: Path) -> None:
+    decoded = kineto.read(
+        write(
+            tmp_path / "t.json",
+            [
+                event("ProfilerStep#4", 0, 100, "user_annotation"),
+                event("Optimizer.step#SGD.step", 10, 40, "user_annotation"),
+                event("ProfilerStep#5", 100, 100, "user_annotation"),
+                event("Optimizer.step#SGD.step", 120, 260_000, "user_annotation"),
+                event("aten::add_", 130, 20),
+                event("aten::mul_", 195, 12),
+                event("aten::copy_", 300, 50),
+            ],
+        )
+    )
+    rows = op_rows(decoded, [ops.Window(4, 0, 100_000), ops.Window(5, 100_000, 200_000)], Names([], {}))
+    assert [(row["name"], row["step"], row["dur_ns"]) for row in rows] == [
+        ("Optimizer.step#SGD.step", 4, 40_000),
+        ("Optimizer.step#SGD.step", 5, 87_000),
+        ("aten::add_", 5, 20_000),
+        ("aten::mul_", 5, 12_000),
+    ]
+    assert [row["phase"] for row in rows] == ["optimizer"] * 4
+
+
 @pytest.mark.parametrize(
     ("outer", "inner", "read"),
     [
