@@ -40,8 +40,11 @@ def format_share(share: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """A count with thin grouping from five digits on: "4096", "12 345"; fractions keep three significant digits."""
-    return _grouped(Decimal(int(count))) if count == int(count) else _significant(Decimal(repr(float(count))))
+    """A count with thin grouping from five digits on: "4096", "12 345"; "7.3", "1.25" for a mean."""
+    if count == int(count):
+        return _grouped(Decimal(int(count)))
+    text = _significant(Decimal(repr(float(count))))
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def plural(count: float, one: str, many: str | None = None) -> str:

@@ -45,7 +45,9 @@ def test_share_is_shown_as_a_percentage(share: float, text: str) -> None:
 
 
 def test_count_is_grouped_from_five_digits_on() -> None:
-    assert [format_count(n) for n in (4096, 12345, 1.5, 3.0)] == ["4096", f"12{GROUP}345", "1.50", "3"]
+    assert [format_count(n) for n in (4096, 12345, 1.5, 7.3, 0.256, 3.0)] == [
+        *("4096", f"12{GROUP}345", "1.5", "7.3", "0.256", "3")
+    ]
 
 
 def test_plural_picks_the_noun() -> None:

@@ -1,4 +1,6 @@
-"""One line a finding: `train.py:17: error GD101 graph-break: message`, for editors, grep and logs."""
+"""One line a finding: `train.py:17: error GD101 graph-break: message`, for editors, grep and logs.
+
+A finding without a place begins with its severity."""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _line(finding: Finding, cause: Finding | None) -> str:
-    where = place(finding.where) if finding.where else "-"
+    where = f"{place(finding.where)}: " if finding.where else ""
     worth = finding.saving
     saving = f" ({saving_amount(worth)}, {saving_share(worth)}, {worth.grade})" if worth else ""
     rule = f"{one_line(finding.rule)} {one_line(finding.name)}"
     why = f" [explained by {one_line(cause.rule)} {place(cause.where)}]" if cause else ""
-    return f"{where}: {finding.severity} {rule}: {one_line(finding.message)}{saving}{why}"
+    return f"{where}{finding.severity} {rule}: {one_line(finding.message)}{saving}{why}"

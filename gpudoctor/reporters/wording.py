@@ -152,15 +152,21 @@ def inconclusive(diagnosis: Diagnosis) -> str | None:
 
 
 def budget_percentages(budget: Budget) -> tuple[str, ...]:
-    """The shares in per cent with one decimal, rounded so that what is shown adds up to 100.0 (largest remainder)."""
+    """The shares in per cent with one decimal, rounded so that what is shown adds up to 100.0 (largest remainder).
+
+    What rounds to nothing is `< 0.1 %`, as everywhere (`units.format_share`).
+    """
     total = sum(share.ns for share in budget.shares)
     if total <= 0:
-        return tuple("0.0 %" for _ in budget.shares)
+        return tuple("0 %" for _ in budget.shares)
     floors = [share.ns * 1000 // total for share in budget.shares]
     by_remainder = sorted(range(len(floors)), key=lambda i: -(budget.shares[i].ns * 1000 % total))
     for index in by_remainder[: 1000 - sum(floors)]:
         floors[index] += 1
-    return tuple(f"{tenths // 10}.{tenths % 10} %" for tenths in floors)
+    return tuple(
+        f"{tenths // 10}.{tenths % 10} %" if tenths else "< 0.1 %" if share.ns else "0 %"
+        for tenths, share in zip(floors, budget.shares, strict=True)
+    )
 
 
 def budget_source(budget: Budget) -> str:

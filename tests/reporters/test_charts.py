@@ -13,8 +13,10 @@ from . import diagnoses
 
 
 def tenths(percent: str) -> int:
+    if percent == "< 0.1 %":
+        return 0
     whole, _, fraction = percent.removesuffix(" %").partition(".")
-    return 10 * int(whole) + int(fraction)
+    return 10 * int(whole) + int(fraction or 0)
 
 
 @settings(deadline=None)
@@ -24,6 +26,12 @@ def test_shares_as_shown_add_up_to_a_hundred(times: list[int]) -> None:
     shares = tuple(BudgetShare(f"owner {n}", ns, ns / total) for n, ns in enumerate(times))
     bar = budget_bar(Budget(0, total, "device", shares))
     assert sum(tenths(part.percent) for part in bar.segments) == 1000
+
+
+def test_a_share_that_rounds_to_nothing_is_said_as_in_findings() -> None:
+    shares = (BudgetShare("a", 99_999, 0.99999), BudgetShare("b", 1, 0.00001), BudgetShare("c", 0, 0.0))
+    bar = budget_bar(Budget(0, 100_000, "device", shares))
+    assert [part.percent for part in bar.segments] == ["100.0 %", "< 0.1 %", "0 %"]
 
 
 def test_owners_have_colours_of_their_own_and_say_work_or_waiting() -> None:

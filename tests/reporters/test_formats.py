@@ -36,7 +36,7 @@ def test_concise_is_one_line_a_finding_that_counts() -> None:
 
 def test_concise_stays_one_line_whatever_the_names_hold() -> None:
     assert len(render("concise", diagnoses.hostile()).split("\n")) == 4 + 1
-    assert render("concise", diagnoses.hostile()).splitlines()[2] == "-: warning GD102 bare: message"
+    assert render("concise", diagnoses.hostile()).splitlines()[2] == "warning GD102 bare: message"
 
 
 def test_concise_is_empty_without_findings() -> None:
