@@ -51,7 +51,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     failed = run_failed(run)
     said = ([f"the script {failed}; this is what was seen until then"] if failed else []) + _misnamed(profile, rules)
     run = replace(run, integrity=(*run.integrity, *said))
-    shaky = _unstable(run)
+    shaky = _unstable(run) or _crowded(profile)
     findings = outcome.findings
     if shaky is not None:
         run = replace(run, integrity=(*run.integrity, shaky))
@@ -119,6 +119,30 @@ def _unstable(run: Run) -> str | None:
         return None
     return (
         f"the timing is unstable ({said}): other work on the machine, or steps that differ; check again before acting"
+    )
+
+
+MIN_DELAY_SHARE = 0.2
+"""Share of the watched time in which the main thread was ready to run and had no core: 0 to 3 % on a quiet machine."""
+
+MAX_CORE_SHARE = 0.67
+"""Time on a core over time on a core or ready for one, below which step times are those of the machine's other work:
+beside one other process on its core a thread gets a half."""
+
+
+def _crowded(profile: Profile) -> str | None:
+    """What to say of a main thread that had to share its core; None when it had not, or that is not known."""
+    readings = {str(row["name"]): row["value"] for row in profile.rows("host") if row["device"] is None}
+    wall, cpu, delay = (readings.get(name) for name in ("wall_ns", "main_thread_cpu_ns", "main_thread_delay_ns"))
+    if not wall or cpu is None or not delay:
+        return None
+    got = cpu / (cpu + delay)
+    if delay < MIN_DELAY_SHARE * wall or got >= MAX_CORE_SHARE:
+        return None
+    return (
+        f"the timing is unstable (the main thread got {format_share(got)} of a core when it was ready to run): other "
+        "work on the machine, a limit on CPU time, or more threads and workers than cores slow the times; check again "
+        "before acting"
     )
 
 

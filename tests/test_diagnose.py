@@ -61,6 +61,27 @@ def test_unstable_timing_is_said_and_makes_no_error(facts: dict[str, int]) -> No
     assert "timing is unstable" in diagnosis.run.integrity[0]
 
 
+@pytest.mark.parametrize(
+    ("cpu_ns", "delay_ns", "said"),
+    [
+        (5.0e9, 15.0e9, ["the main thread got 25 % of a core"]),  # beside three others
+        (5.0e9, 0.2e9, []),  # it slept, or waited for a disk or a loader
+        (0.1e9, 0.3e9, []),  # it hardly wanted a core
+    ],
+)
+def test_a_main_thread_that_waits_for_a_core_makes_the_timing_unstable(
+    cpu_ns: float, delay_ns: float, said: list[str]
+) -> None:
+    profile = zero_fills()
+    readings = {"wall_ns": 21e9, "main_thread_cpu_ns": cpu_ns, "main_thread_delay_ns": delay_ns}
+    host = frame("host", [{"name": name, "device": None, "value": value} for name, value in readings.items()])
+    diagnosis = diagnose(
+        Profile({name: profile.table(name) for name in ("steps", "ops")} | {"host": host}, profile.facts), load_rules()
+    )
+    assert all(words in note for words, note in zip(said, diagnosis.run.integrity, strict=True))
+    assert [finding.severity for finding in diagnosis.findings] == ["warning" if said else "error"]
+
+
 def test_nothing_judged_is_inconclusive_not_clean() -> None:
     diagnosis = diagnose(Profile({}, {"steps": 3, "step_ns": 5_000_000}), load_rules())
     assert "No rule could be judged" in diagnosis.verdict

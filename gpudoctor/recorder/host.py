@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.recorder import nvml, torch_private
+from gpudoctor.recorder import cpu_time, nvml, torch_private
 
 FILE = "host.json"
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, KiB on Linux
@@ -24,6 +24,7 @@ class Host:
 
     def __init__(self) -> None:
         self._wall_ns = time.perf_counter_ns()
+        self._main_thread = cpu_time.main_thread_ns()
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self.why_no_gpu: str | None = None
 
@@ -38,6 +39,9 @@ class Host:
             "voluntary_context_switches": now.ru_nvcsw - before.ru_nvcsw,
             "involuntary_context_switches": now.ru_nivcsw - before.ru_nivcsw,
         }
+        main, began = cpu_time.main_thread_ns(), self._main_thread
+        if main is not None and began is not None:
+            values |= {"main_thread_cpu_ns": main[0] - began[0], "main_thread_delay_ns": main[1] - began[1]}
         rows = [{"name": name, "device": None, "value": float(value)} for name, value in values.items()]
         devices = torch_private.devices_in_use()
         if devices:

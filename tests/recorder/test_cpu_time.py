@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.recorder.cpu_time import wanted_ns
+from gpudoctor.recorder.cpu_time import main_thread_ns, wanted_ns
 
 
 def work_ns(cpu_ns: int) -> tuple[int, int, int]:
@@ -38,6 +39,21 @@ def test_a_thread_that_shares_its_core_wanted_it_all_the_time() -> None:
         other.kill()
         other.communicate()
     assert wanted - cpu > (wall - cpu) / 2
+
+
+def test_the_main_threads_reading_is_the_same_from_any_thread() -> None:
+    before = main_thread_ns()
+    if before is None:
+        pytest.skip("this system does not tell how long a thread waited for a CPU")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work_ns, 50_000_000).result()
+        after = pool.submit(main_thread_ns).result()
+    assert after is not None
+    assert after[0] - before[0] < 25_000_000
+    work_ns(50_000_000)
+    now = main_thread_ns()
+    assert now is not None
+    assert now[0] - after[0] > 25_000_000
 
 
 def test_a_thread_that_waits_for_something_else_did_not_want_a_core() -> None:
