@@ -47,6 +47,7 @@ from gpudoctor.ingest import (
 from gpudoctor.ingest.callers import Names
 from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording, part
+from gpudoctor.schema.declare import GPU
 from gpudoctor.userfiles import UserFiles
 
 _SKEW_NS = 20_000  # a step's mark in the watch is a few microseconds older than its range in the trace
@@ -117,9 +118,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
     tables |= input_tables.tables(log, step_rows, batch_rows) | loop_work.tables(log, step_rows, sources)
     traced, specification = _traces(rank, bursts, log, step_rows, sources, notes)
     missing, how = dict[str, str](), dict[str, str]()
-    for name in (*_DEVICE_TABLES, "gaps", "kernel_runs", "launch_queue"):
-        if name not in traced:
-            missing[name] = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
+    reason = "the run used no GPU" if "ops" in traced else _why_no_ops(step_rows, bursts)
+    missing.update(dict.fromkeys(_without_device(traced), reason))
     if "ops" not in traced:
         missing["ops"] = missing["step_budget"] = _why_no_ops(step_rows, bursts)
     notes += _compile_tables(rank, begun, log, tables, missing, traced)
@@ -215,6 +215,12 @@ def _why_no_ops(step_rows: list[dict[str, Any]], bursts: list[dict[str, Any]]) -
     if all(row["compile_ns"] for row in seen):
         return "every profiled step had a compile in it"
     return "the recorded profiles cannot be read"
+
+
+def _without_device(traced: Mapping[str, object]) -> list[str]:
+    """Tables that only device activities fill, and those that follow from them, where none were recorded."""
+    followers = () if "kernels" in traced else (table.name for table in schema.TABLES.values() if table.how == GPU)
+    return [name for name in (*_DEVICE_TABLES, *followers) if name not in traced]
 
 
 _COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "cache", "generated_kernels", "extern_calls")

@@ -160,7 +160,7 @@ TABLES: tuple[Table, ...] = (
     table(
         "round_trips",
         "one tensor that left a device in a step, and came back in the same function as what became of it on the host",
-        "record the run with `gpudoctor check train.py` on a GPU",
+        GPU,
         ("file", "str", "user's source file"),
         ("line", "int", "line that copied it to the host"),
         ("back_line", "int", "line that copied what became of it to the device"),
