@@ -96,6 +96,7 @@ def test_without_steps_nothing_passes() -> None:
     (group,) = unjudged(diagnosis)  # one reason, one line
     assert group.reason == "no training step was seen"
     assert len(group.rules) == len(load_rules())
+    assert "not measured  every rule: no training step was seen; let the script" in console.render(diagnosis)
 
 
 @pytest.mark.parametrize(("code", "said"), [(1, "failed with exit code 1"), (-9, "was killed by signal 9")])

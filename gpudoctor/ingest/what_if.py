@@ -77,7 +77,7 @@ def _why_none(
     again = "record the run again"
     reasons: tuple[tuple[Any, str | None, str | None], ...] = (
         (compiles, "the script compiles already", ""),
-        (options.get("what_if") == "none", "it was switched off (--no-what-if)", "leave out --no-what-if"),
+        (options.get("what_if") == "none", "the tracing was switched off (--no-what-if)", "leave out --no-what-if"),
         (
             options.get("run_to_end"),
             "the script was not to be stopped (--run-to-end, or a block recorded from Python)",

@@ -186,7 +186,8 @@ def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
             words = f"{one_line(finding.rule)} {place(finding.where)}: {one_line(finding.accepted)}"
             paper.line(Text.assemble(("accepted  ", "dim"), words), hang=10)
     for group in wording.unjudged(diagnosis):
-        rules = " ".join(one_line(rule.rule) for rule in group.rules)
+        everything = not wording.judged_rules(diagnosis) and 1 < len(group.rules) == len(diagnosis.not_measured)
+        rules = "every rule" if everything else " ".join(one_line(rule.rule) for rule in group.rules)
         label = f"{wording.NOT_MEASURED}  "
         why = "; ".join(filter(None, (group.reason, group.how)))
         paper.line(Text.assemble((label, "dim"), f"{rules}: {why}"), hang=len(label))

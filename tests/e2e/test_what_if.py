@@ -136,7 +136,7 @@ def test_output_files_and_exit_code_are_those_of_a_run_without_it(source: str, c
     assert shown(run) == shown(without)
     assert files(run.folder) == files(without.folder)
     assert run.diagnosis["run"]["steps"] == without.diagnosis["run"]["steps"] == 16
-    assert reason(without) == "it was switched off (--no-what-if)"
+    assert reason(without) == "the tracing was switched off (--no-what-if)"
 
 
 def test_a_model_that_writes_files_is_not_traced_and_that_is_said(check: Callable[..., Checked]) -> None:
