@@ -11,6 +11,7 @@ import pandas as pd
 
 from gpudoctor.analysis import frames
 from gpudoctor.analysis.attention_search import Finder, Pattern
+from gpudoctor.analysis.intervals import Mask
 from gpudoctor.analysis.op_loops import Calls, begins_with
 
 
@@ -28,6 +29,29 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> list[dict[str, Any]
     if not found:
         return []
     return _rows(found, calls, _Costs(calls, kernels))
+
+
+def _learned(calls: Calls) -> Mask:
+    """Which operators that add to scores have a gradient for what they add, e.g. for a bias by relative position.
+
+    Backward sums the gradient over the dimensions in which the smaller operand was repeated, and does so only for one that
+    needs a gradient. Operands of one size are not summed: there the operator's backward does not tell.
+
+    Returns:
+        By row of `calls`.
+    """
+    ops = calls.ops
+    parent = frames.rows_of(calls.ids, frames.integers(ops, "parent"))
+    forward = frames.rows_of(calls.ids, frames.integers(ops, "forward_op"))
+    node = begins_with(calls.name.values, "autograd::engine::evaluate_function")[calls.name.codes]
+    sums = np.flatnonzero(calls.named("aten::sum", "aten::sum_to_size") & (parent >= 0))
+    above = parent[sums]
+    for _ in range(2):  # inside of AddBackward0, or beside it
+        above = np.where((above >= 0) & ~node[above], parent[above], above)
+    above = above[(above >= 0) & node[above] & (forward[above] >= 0)]
+    found = np.zeros(len(calls.ids), np.bool_)
+    found[calls.outer[forward[above]]] = True
+    return found
 
 
 class _Costs:
@@ -71,6 +95,7 @@ def _rows(found: Sequence[Pattern], calls: Calls, costs: _Costs) -> list[dict[st
     def line(row: int) -> int | None:
         return int(calls.line[row]) if row >= 0 and calls.line[row] >= 0 else None
 
+    learned = _learned(calls)
     made = []
     for patterns in groups.values():
         first = patterns[0]
@@ -91,6 +116,7 @@ def _rows(found: Sequence[Pattern], calls: Calls, costs: _Costs) -> list[dict[st
                 "head_dim": first.head_dim,
                 "dtype": (text("dtypes", first.softmax) or "").split(",")[0] or None,
                 "mask": any(one.mask for one in patterns),
+                "learned_bias": any(bool(learned[one.added].any()) for one in patterns),
                 "dropout": any(one.dropout for one in patterns),
                 **{name: ns // steps for name, ns in sums.items()},
             }

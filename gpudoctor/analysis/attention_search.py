@@ -38,6 +38,7 @@ _VIEWS = {
     )
     for name in names.split()
 }
+_ADDS = ("aten::add", "aten::add_", "aten::sub", "aten::sub_")
 _MATH = "aten::_scaled_dot_product_attention_math"
 
 Shape = tuple[int, ...]
@@ -56,6 +57,7 @@ class Pattern:
         head_dim: width of a query.
         mask: something was added, or filled in.
         dropout: the weights were dropped out.
+        added: rows of what added to the scores, of those between.
     """
 
     softmax: int
@@ -67,6 +69,7 @@ class Pattern:
     mask: bool = False
     dropout: bool = False
     math: bool = field(default=False)
+    added: list[int] = field(default_factory=list)
 
 
 @lru_cache(maxsize=4096)
@@ -171,6 +174,8 @@ class Finder:
             made.mask |= name in _MASKS
             made.dropout |= name in _DROPOUTS
             made.between.append(row)
+            if name in _ADDS:
+                made.added.append(row)
         return -1
 
     @staticmethod

@@ -202,5 +202,6 @@ def _head(loop: pd.DataFrame, files: Sequence[str], sources: SourceLoops) -> dic
     for file, line in zip(calls["file"].tolist(), calls["line"].tolist(), strict=True):
         found = sources.around(files[file], line)
         if found is not None:
-            return {"loop_file": files[file], "loop_line": found.line, "head": found.head}
+            place = {"loop_file": files[file], "loop_line": found.line, "head": found.head}
+            return place | {"carried": ", ".join(found.carried) or None}
     return {}

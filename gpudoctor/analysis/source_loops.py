@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gpudoctor.analysis import carried
+
 _LONGEST = 80  # characters of a loop's head that are shown
 
 
@@ -18,12 +20,14 @@ class Loop:
         first: first line of what it repeats.
         last: last line of what it repeats.
         head: its head as source text, e.g. `for t in range(steps)`.
+        carried: names of which an iteration reads what the one before wrote.
     """
 
     line: int
     first: int
     last: int
     head: str
+    carried: tuple[str, ...] = ()
 
 
 class SourceLoops:
@@ -53,9 +57,10 @@ def _loops(text: str) -> Iterator[Loop]:
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.AsyncFor):
             head = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-            yield Loop(node.lineno, node.body[0].lineno, _end(node.body[-1]), _short(head))
+            yield Loop(node.lineno, node.body[0].lineno, _end(node.body[-1]), _short(head), carried.names(node))
         elif isinstance(node, ast.While):
-            yield Loop(node.lineno, node.body[0].lineno, _end(node.body[-1]), _short(f"while {ast.unparse(node.test)}"))
+            head = f"while {ast.unparse(node.test)}"
+            yield Loop(node.lineno, node.body[0].lineno, _end(node.body[-1]), _short(head), carried.names(node))
         elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
             inner = node.generators[-1]
             head = f"for {ast.unparse(inner.target)} in {ast.unparse(inner.iter)}"

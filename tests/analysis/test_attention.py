@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gpudoctor.analysis import attention
 from gpudoctor.profile import frame
 
@@ -176,3 +178,19 @@ def test_without_shapes_there_is_nothing_to_find() -> None:
     bare = frame("ops", [row | {"shapes": None} for row in step.rows])
     assert not attention.measured(bare)
     assert attention.rows(bare, None) == []
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_bias_that_gets_a_gradient_is_told_by_the_sum_in_the_backward_of_its_addition(learned: bool) -> None:
+    step = Step()
+    step.head()
+    bias = step.call("add", SCORES, [1, 4, 96, 96], [])
+    step.softmax()
+    step.tail()
+    about = {"phase": "backward", "forward_op": bias}
+    node = step.call("x", **about | {"name": "autograd::engine::evaluate_function: AddBackward0"})
+    step.call("x", SCORES, parent=node, **about | {"name": "AddBackward0"})
+    if learned:
+        step.call("sum", SCORES, parent=node, **about)
+    (row,) = step.found()
+    assert (row["mask"], row["learned_bias"]) == (True, learned)
