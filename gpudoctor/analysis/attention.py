@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gpudoctor.analysis import frames
-from gpudoctor.analysis.attention_search import Finder, Pattern
+from gpudoctor.analysis.attention_search import Finder, Pattern, Shape
 from gpudoctor.analysis.intervals import Mask
 from gpudoctor.analysis.op_loops import Calls, begins_with
 
@@ -25,17 +25,19 @@ def rows(ops: pd.DataFrame, kernels: pd.DataFrame | None) -> list[dict[str, Any]
     if frames.is_one_of(ops, "observation", "detail").any():
         ops = ops[frames.is_one_of(ops, "observation", "detail")].reset_index(drop=True)
     calls = Calls(ops)
-    found = list(Finder(calls).patterns())
+    finder = Finder(calls)
+    found = list(finder.patterns())
     if not found:
         return []
-    return _rows(found, calls, _Costs(calls, kernels))
+    return _rows(found, finder, _Costs(calls, kernels))
 
 
 def _learned(calls: Calls) -> Mask:
     """Which operators that add to scores have a gradient for what they add, e.g. for a bias by relative position.
 
-    Backward sums the gradient over the dimensions in which the smaller operand was repeated, and does so only for one that
-    needs a gradient. Operands of one size are not summed: there the operator's backward does not tell.
+    Backward sums the gradient over the dimensions in which the smaller operand was repeated, and does so only for one
+    that needs a gradient. Operands of one size are not summed: backward does not tell, and they count (another layer's
+    scores, a bias for a batch of one).
 
     Returns:
         By row of `calls`.
@@ -52,6 +54,10 @@ def _learned(calls: Calls) -> Mask:
     found = np.zeros(len(calls.ids), np.bool_)
     found[calls.outer[forward[above]]] = True
     return found
+
+
+def _one_size(shapes: Sequence[Shape]) -> bool:
+    return len(shapes) > 1 and len(shapes[1]) > 0 and prod(shapes[0]) == prod(shapes[1])
 
 
 class _Costs:
@@ -78,8 +84,9 @@ class _Costs:
         return made | ({"kernel_ns": int(self.kernel_ns[rows].sum())} if self.kernel_ns is not None else {})
 
 
-def _rows(found: Sequence[Pattern], calls: Calls, costs: _Costs) -> list[dict[str, Any]]:
+def _rows(found: Sequence[Pattern], finder: Finder, costs: _Costs) -> list[dict[str, Any]]:
     """One row for each line and shape."""
+    calls = finder.calls
     steps = max(1, len(np.unique(calls.step)))
     groups: dict[tuple[Any, ...], list[Pattern]] = {}
     for one in found:
@@ -116,7 +123,9 @@ def _rows(found: Sequence[Pattern], calls: Calls, costs: _Costs) -> list[dict[st
                 "head_dim": first.head_dim,
                 "dtype": (text("dtypes", first.softmax) or "").split(",")[0] or None,
                 "mask": any(one.mask for one in patterns),
-                "learned_bias": any(bool(learned[one.added].any()) for one in patterns),
+                "learned_bias": any(
+                    learned[row] or _one_size(finder.shapes(row)) for one in patterns for row in one.added
+                ),
                 "dropout": any(one.dropout for one in patterns),
                 **{name: ns // steps for name, ns in sums.items()},
             }

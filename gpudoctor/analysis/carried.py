@@ -1,7 +1,7 @@
 """Which names carry a value from one iteration of a loop to the next: a recurrence cannot become one call.
 
-A name (or `self.state`, or an element of a list or tensor) is carried when the body may read it before it assigns it, and
-assigns it as well. What is only added up, concatenated or counted is not: a sum over the whole tensor does the same.
+A name (or `self.state`, or an element of a list or tensor) is carried when the body may read it before it assigns it,
+and assigns it as well. What is only added up, concatenated or counted is not: a sum over the whole tensor does the same.
 """
 
 from __future__ import annotations
@@ -10,22 +10,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 _GATHERS = frozenset(
-    [
-        "add",
-        "maximum",
-        "minimum",
-        "max",
-        "min",
-        "logaddexp",
-        "logical_or",
-        "logical_and",
-        "cat",
-        "concat",
-        "concatenate",
-        "stack",
-        "hstack",
-        "vstack",
-    ]
+    {"add", "maximum", "minimum", "max", "min", "logaddexp", "logical_or", "logical_and"}
+    | {"cat", "concat", "concatenate", "stack", "hstack", "vstack"}
 )
 """Functions under which iterations can be put together in any order, or at once."""
 

@@ -119,7 +119,7 @@ TABLES: tuple[Table, ...] = (
         ("head_dim", "int", "width of a query"),
         ("dtype", "str", "dtype of the scores, or of the queries of the math backend, as in ops"),
         ("mask", "bool", "a mask or bias is applied"),
-        ("learned_bias", "bool", "what is added to the scores gets a gradient, e.g. a bias by relative position"),
+        ("learned_bias", "bool", "what is added to the scores gets a gradient, or may: e.g. a bias by position"),
         ("dropout", "bool", "the weights are dropped out"),
         ("forward_ns", "int", "time of the operators on the scores in a step; of the whole call for the math backend"),
         ("backward_ns", "int", "time of their backward"),

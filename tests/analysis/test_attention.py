@@ -187,10 +187,22 @@ def test_a_bias_that_gets_a_gradient_is_told_by_the_sum_in_the_backward_of_its_a
     bias = step.call("add", SCORES, [1, 4, 96, 96], [])
     step.softmax()
     step.tail()
-    about = {"phase": "backward", "forward_op": bias}
-    node = step.call("x", **about | {"name": "autograd::engine::evaluate_function: AddBackward0"})
-    step.call("x", SCORES, parent=node, **about | {"name": "AddBackward0"})
+    about: dict[str, Any] = {"phase": "backward", "forward_op": bias}
+    node = step.call("node", **about)
+    step.rows[node]["name"] = "autograd::engine::evaluate_function: AddBackward0"
+    own = step.call("backward", SCORES, parent=node, **about)
+    step.rows[own]["name"] = "AddBackward0"
     if learned:
         step.call("sum", SCORES, parent=node, **about)
     (row,) = step.found()
     assert (row["mask"], row["learned_bias"]) == (True, learned)
+
+
+def test_scores_of_another_layer_that_are_added_may_get_a_gradient() -> None:
+    step = Step()
+    step.head()
+    step.call("add", SCORES, SCORES, [])
+    step.softmax()
+    step.tail()
+    (row,) = step.found()
+    assert row["learned_bias"]
