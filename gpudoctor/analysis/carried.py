@@ -1,7 +1,8 @@
 """Which names carry a value from one iteration of a loop to the next: a recurrence cannot become one call.
 
 A name (or `self.state`, or an element of a list or tensor) is carried when the body may read it before it assigns it,
-and assigns it as well. What is only added up, concatenated or counted is not: a sum over the whole tensor does the same.
+and assigns it as well. What is only added up, concatenated or counted is not: a sum over the whole tensor does the
+same.
 """
 
 from __future__ import annotations
