@@ -95,6 +95,12 @@ def test_a_line_that_another_fix_took_is_left_alone() -> None:
     assert "another fix changes the same lines" in found.left[0].reason
 
 
+def test_the_import_goes_with_the_last_of_several_calls() -> None:
+    text = "import gc\nimport torch\n\ndef end():\n    gc.collect()\n\nfor x in loader:\n    gc.collect()\n"
+    (patch,) = planned(finding(COLLECT, 8, text), finding(COLLECT, 5, text), text=text).patches
+    assert "gc" not in patch.after
+
+
 def test_what_is_left_alone_has_a_reason() -> None:
     preview = replace(next(one for one in RULES if one.id == "GD505"), id="XY001", status="preview")
     decision = Finding("GD101", "a", "b", "info", "c", Location("train.py", 4), remedy=Remedy("fullgraph", "Do."))
