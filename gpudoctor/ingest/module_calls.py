@@ -16,7 +16,7 @@ _AS_THEY_ARE = (
 
 
 def add(
-    raw: Sequence[Mapping[str, Any]] | None,
+    raw: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None,
     log: WatchLog,
     step_rows: Sequence[Mapping[str, Any]],
     run: Mapping[str, Any] | None,
@@ -26,7 +26,7 @@ def add(
     """Adds the table, or why there is none.
 
     Args:
-        raw: content of `module_calls.json`; None when it was not written.
+        raw: content of `module_calls.json`: the calls, or that watching them failed; None when it was not written.
         log: the watch log.
         step_rows: rows of `steps`.
         run: `run.json`; None when the process was killed.
@@ -35,6 +35,8 @@ def add(
     """
     if raw is None:
         missing["module_calls"] = "no profiled step was watched line by line"
+    elif isinstance(raw, Mapping):
+        missing["module_calls"] = "gpudoctor could not watch the calls of modules to the end in this run"
     elif not log.backwards:
         missing["module_calls"] = "the run never called backward: what a graph is built for cannot be judged"
     else:
@@ -76,7 +78,7 @@ def rows(
         later = bisect_left(backwards, end_ns) < len(backwards)
         row |= {"graph": _graph(call, later or ended), "unused": call["outputs"] - call["used"]}
         updates = bisect_left(optimized, call["start_ns"]) + call["weights"]
-        row |= {"repeats": call["repeats"], "weights": updates}
+        row |= {"repeats": call["repeats"], "equal": call.get("equal"), "weights": updates}
         made.append(row)
     return made
 

@@ -235,7 +235,8 @@ class Agent:
             if self._validating():
                 self.bursts.cut_short()  # thousands of batches perhaps: nothing to profile
             if self._asked > self._usually_asked > 0:
-                self.evaluation.arm("validation")
+                loop = self.files.site(sys._getframe(1))
+                self.evaluation.arm("validation", (loop.get("file"), loop.get("line")))
         if not self.marks.pause():
             return self.evaluation.pause() or _nothing
         self.sampler.start()
@@ -435,8 +436,8 @@ class Agent:
             notes.append("a profiled step ran too many Python lines: part of its operators have no exact line")
         if self.host.why_no_gpu is not None:
             notes.append(f"clocks and throttling of the GPU were not read: {self.host.why_no_gpu}")
-        if self.evaluation.failed:
-            notes.append(f"module calls of evaluations were not watched: {self.evaluation.failed}")
+        if self.calls.failed:
+            notes.append("the calls of modules were not watched to the end")
         if self.marks.blocked:
             notes.append("a debugger or coverage traces the script: operators have the function's line, not their own")
         if self.marks.interrupted:
@@ -450,6 +451,7 @@ class Agent:
             "notes": notes + ([f"the watch log is incomplete: {self.watch.failed}"] if self.watch.failed else []),
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
+            "module_calls_failed": self.calls.failed,
             "memory_snapshot": cuda.MEMORY_FILE if (self.place.folder / cuda.MEMORY_FILE).is_file() else None,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")

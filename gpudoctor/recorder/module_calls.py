@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from gpudoctor.recorder import saved_bytes, torch_private
+from gpudoctor.recorder.call_results import CallResults
 from gpudoctor.recorder.module_ranges import unwrapped
 from gpudoctor.userfiles import UserFiles
 
@@ -62,6 +63,7 @@ class _Call:
     grad: bool
     repeats: int | None
     random: bool | None
+    equal: bool | None = None
     graphs: list[_Graph] = field(default_factory=list)
     first: _Graph | None = None
 
@@ -72,10 +74,11 @@ class _Begun:
     site: dict[str, Any]
     sequence: int
     start_ns: int
-    inputs: list[tuple[Any, int]]
+    inputs: list[tuple[Any, int | None]]
     args: tuple[Any, ...]
     compare: bool
     drawn: tuple[Any, ...] | None
+    state: tuple[Any, ...] | None
 
 
 class ModuleCalls:
@@ -84,10 +87,15 @@ class ModuleCalls:
     Args:
         files: names the user's files.
         now: the recording's clock.
+
+    Attributes:
+        failed: the error that ended the watching; what was seen before is no whole.
     """
 
     def __init__(self, files: UserFiles, now: Callable[[], int]) -> None:
         self._files, self._now = files, now
+        self._results = CallResults()
+        self.failed: str | None = None
         self.in_backward = False
         """A module that is called now belongs to a recomputation, whose graph only fills in saved tensors."""
         self.note_hooks: Callable[[], None] = torch_private.hidden_from_dynamo(self._note_hooks)
@@ -99,11 +107,18 @@ class ModuleCalls:
         self._begun: _Begun | None = None
         self._hooks = False
         self._measured: set[tuple[Any, ...]] = set()
-        self._inputs: dict[int, list[tuple[Any, list[tuple[Any, int]], tuple[Any, ...], int]]] = {}
+        self._inputs: dict[int, list[tuple[Any, list[tuple[Any, int | None]], tuple[Any, ...], int]]] = {}
+        self._results.begin_burst()
 
     def begin_burst(self) -> None:
-        """Inputs are compared within a burst only."""
+        """Inputs and results are compared within a burst only."""
         self._inputs.clear()
+        self._results.begin_burst()
+
+    def give_up(self, error: Exception) -> None:
+        """Something went wrong in watching: nothing is watched any more, and the recording says so."""
+        self.failed, self._begun = self.failed or repr(error), None
+        self._results.begin_burst()
 
     def _note_hooks(self) -> None:
         """Tensors are saved under hooks from here on: to read them could start a recomputation."""
@@ -114,19 +129,28 @@ class ModuleCalls:
 
         Args:
             frame: that of `nn.Module.__call__`.
-            compare: note whether its inputs were given to it before, and whether it draws random numbers.
+            compare: note whether its inputs were given to it before, what it returns, and whether it draws random
+                numbers.
         """
+        if self.failed is None:
+            try:
+                self._enter(frame, compare)
+            except Exception as error:  # it would be raised in the user's code
+                self.give_up(error)
+
+    def _enter(self, frame: FrameType, compare: bool) -> None:
         self._begun, self._hooks = None, False
         sequence = torch_private.sequence_number()
         if sequence is None or self.in_backward or len(self._calls) >= MAX_CALLS:
             return
         module, args, kwargs = (frame.f_locals[name] for name in ("self", "args", "kwargs"))
         values = (*args, *kwargs.values())
-        inputs = [(weakref.ref(t), t._version) for t in tensors(values)]
+        inputs = [(weakref.ref(t), _version(t)) for t in tensors(values)]
         plain = tuple(value for value in values if isinstance(value, bool | int | float | str | None))
         site = self._files.site(frame.f_back)
         drawn = torch_private.random_position() if compare else None
-        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain, compare, drawn)
+        state = self._results.state(module) if compare else None
+        self._begun = _Begun(module, site, sequence, self._now(), inputs, plain, compare, drawn, state)
 
     def leave(self, result: Any, seen: str) -> bool:
         """The call returned.
@@ -138,6 +162,13 @@ class ModuleCalls:
         Returns:
             whether it built a graph.
         """
+        try:
+            return self.failed is None and self._leave(result, seen)
+        except Exception as error:  # it would be raised in the user's code
+            self.give_up(error)
+            return False
+
+    def _leave(self, result: Any, seen: str) -> bool:
         begun, self._begun = self._begun, None
         if begun is None or result is None:
             return False
@@ -153,7 +184,7 @@ class ModuleCalls:
             end_ns,
             (last or 0) - begun.sequence if found else 0,
             None,
-            sum(p._version for p in _some(begun.module.parameters())),
+            sum(_version(p) or 0 for p in _some(begun.module.parameters())),
             torch.is_grad_enabled(),
             self._repeats(begun),
             None if begun.drawn is None else begun.drawn != torch_private.random_position(),
@@ -170,6 +201,8 @@ class ModuleCalls:
             # a loss may hang on something inside of the module: what leads there begins with the same first node
             first = _first_node(last_nodes[0], begun.sequence)
             call.first = call.graphs[0] if first is last_nodes[0] else _watched(first)
+        if begun.compare and begun.inputs:
+            self._results.keep(len(self._calls), result, begun.state, call.repeats)
         self._calls.append(call)
         return bool(found)
 
@@ -178,10 +211,13 @@ class ModuleCalls:
         if not begun.compare or not begun.inputs:
             return None
         known = self._inputs.setdefault(id(begun.module), [])
+        for _, inputs, _, number in known:
+            if any(ref() is None for ref, _ in inputs):
+                self._results.drop(number)
         for module, inputs, plain, number in known:
             same = len(inputs) == len(begun.inputs) and module() is begun.module and plain == begun.args
             if same and all(
-                a() is not None and a() is b() and one == other
+                a() is not None and a() is b() and one is not None and one == other
                 for (a, one), (b, other) in zip(inputs, begun.inputs, strict=True)
             ):
                 return number
@@ -189,8 +225,11 @@ class ModuleCalls:
         return None
 
     def save(self, folder: Path) -> None:
-        """Writes `module_calls.json`."""
-        (folder / FILE).write_text(json.dumps([_row(call) for call in self._calls]), encoding="utf-8")
+        """Writes `module_calls.json`, after a burst or at the end: no profiler runs."""
+        for number, equal in self._results.compare().items():
+            self._calls[number].equal = equal
+        content: Any = {"failed": self.failed} if self.failed else [_row(call) for call in self._calls]
+        (folder / FILE).write_text(json.dumps(content), encoding="utf-8")
 
 
 def _row(call: _Call) -> dict[str, Any]:
@@ -207,11 +246,17 @@ def _row(call: _Call) -> dict[str, Any]:
         "grad": call.grad,
         "repeats": call.repeats,
         "random": call.random,
+        "equal": call.equal,
         "outputs": len(call.graphs),
         "used": sum(graph.used for graph in call.graphs),
         "inside": bool(call.first is not None and call.first.used),
         "freed": sum(graph.freed and not graph.used for graph in call.graphs),
     }
+
+
+def _version(tensor: Any) -> int | None:
+    """How often a tensor was changed in place; None for an inference tensor, which does not count it."""
+    return None if tensor.is_inference() else int(tensor._version)
 
 
 def _some(parameters: Iterator[Any]) -> Iterator[Any]:

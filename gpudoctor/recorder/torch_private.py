@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,19 +57,50 @@ def sequence_number() -> int | None:
 
 
 def random_position() -> tuple[Any, ...] | None:
-    """Where the default generators of the CPU and of the current GPU stand; None where torch does not tell.
+    """Where the default generators of the CPU, of the current GPU, of Python and NumPy stand; None where not told.
 
     No operator runs for it, and nothing waits for a device: the state is a block of host memory.
     """
     try:
         state = torch.default_generator.get_state()
         position: tuple[Any, ...] = (ctypes.string_at(state.data_ptr(), state.numel() * state.element_size()),)
+        position += (random.getstate(),)
+        if "numpy.random" in sys.modules:
+            drawn: Any = sys.modules["numpy.random"].get_state(legacy=False)
+            position += (str(drawn["bit_generator"]), drawn["state"]["key"].tobytes(), drawn["state"]["pos"])
         if cuda_initialized():
             generator: Any = torch.cuda.default_generators[torch.cuda.current_device()]
             position += (generator.initial_seed(), generator.get_offset())
-    except (AttributeError, IndexError, RuntimeError):  # a generator that a CUDA graph captures, say
+    except (AttributeError, IndexError, KeyError, RuntimeError):  # a generator that a CUDA graph captures, say
         return None
     return position
+
+
+def transformed(tensor: Any) -> bool:
+    """Whether a tensor stands for others inside of a function transform (vmap, grad); True where torch cannot tell."""
+    ask = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    return bool(ask(tensor)) if ask is not None else True
+
+
+def unseen_alias(tensor: Any) -> Any | None:
+    """A tensor on the same memory and version counter, without a graph, made without a trace in any profile.
+
+    None for subclasses, transformed and inference tensors, under dispatch modes, and where compiled code with CUDA
+    graphs counts the references to its outputs.
+    """
+    silence = getattr(torch.autograd, "_enable_record_function", None)
+    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    counted = tensor.is_cuda and "torch._inductor.cudagraph_trees" in sys.modules
+    if silence is None or modes is None or modes() or counted or type(tensor) is not torch.Tensor:
+        return None
+    if tensor.is_inference() or tensor.layout is not torch.strided or tensor.is_meta or transformed(tensor):
+        return None
+    silence(False)
+    try:
+        with torch._C.DisableTorchFunction():
+            return tensor.detach()
+    finally:
+        silence(True)
 
 
 def watched_in_forward() -> tuple[Any, str | None]:

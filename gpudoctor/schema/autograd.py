@@ -40,12 +40,18 @@ TABLES: tuple[Table, ...] = (
             "memory that its graph keeps besides parameters and inputs; measured once a line, null elsewhere",
         ),
         ("repeats", "int", "first call of the same module with the very same inputs in the burst; null for none"),
+        (
+            "equal",
+            "bool",
+            "it returned the same values as that call, bit for bit, with the same weights and switches; "
+            "null when not known",
+        ),
         ("random", "bool", "random numbers were drawn in it; null when not known"),
         ("weights", "int", "counts updates: calls of one module with the same number ran with the same weights"),
     ),
     table(
         "repeated_calls",
-        "one call of a module in a profiled step that another call with the very same inputs makes needless",
+        "one call of a module in a profiled step that returned what another call with the very same inputs returned",
         CHECK,
         ("call", "int", "id in module_calls"),
         ("step", "int", "step of the call"),
@@ -57,13 +63,6 @@ TABLES: tuple[Table, ...] = (
         ("other_line", "int", "its line"),
         ("graph", "str", "what became of the call's graph, as in module_calls"),
         ("grad", "bool", "autograd was on"),
-        ("updated", "bool", "the weights were updated between the two calls: the results differ by one update"),
-        (
-            "random",
-            "bool",
-            "random numbers were drawn in it (dropout, noise), by which the results differ; true when not known",
-        ),
-        ("after_backward", "bool", "it ran after the step's last backward call: no loss of the step can use it"),
         ("dur_ns", "int", "time of the call: of its kernels where a device was watched, else on the host"),
     ),
     table(

@@ -22,8 +22,16 @@ def call(number: int, **more: Any) -> dict[str, Any]:
         "module": "Net",
         "dur_ns": 50,
     }
-    row |= {"training": True, "grad": True, "graph": None, "start_ns": 100 * number, "weights": 0, "random": False}
-    return row | {"repeats": 0 if number else None} | more
+    row |= {
+        "training": True,
+        "grad": True,
+        "graph": None,
+        "start_ns": 100 * number,
+        "weights": 0,
+        "random": False,
+        "equal": None,
+    }
+    return row | ({"repeats": 0, "equal": True} if number else {"repeats": None}) | more
 
 
 def found(*calls: dict[str, Any], **tables: Any) -> list[dict[str, Any]]:
@@ -64,21 +72,26 @@ def test_without_any_backward_the_first_call_is_needed() -> None:
     assert lines(call(0, random=True), call(1, random=True)) == []
 
 
-def test_a_metric_after_the_update_stands_in_the_next_step() -> None:
-    (row,) = found(call(0, graph="used"), call(1, step=4, weights=1))
-    assert (row["updated"], row["after_backward"]) == (True, True)
-    assert lines(call(0), call(1, step=4, weights=1)) == []  # the same input shown at each step
-    assert lines(call(0, graph="used"), call(1, step=4, weights=1, graph="used")) == []  # all data at each step
+@pytest.mark.parametrize("what", [{"equal": False}, {"equal": None}, {"random": True}, {"weights": 1}])
+def test_a_result_that_is_not_known_to_be_the_same_is_needed(what: dict[str, Any]) -> None:
+    assert lines(call(0, graph="used"), call(1, **what)) == []
 
 
-@pytest.mark.parametrize(("start_ns", "after"), [(100, False), (700, True)])
-def test_whether_a_loss_of_the_step_can_use_it(start_ns: int, after: bool) -> None:
-    (row,) = found(call(0, graph="used"), call(1, start_ns=start_ns))
-    assert row["after_backward"] is after
+def test_each_repeated_call_of_a_line_must_return_the_same() -> None:
+    other = {"step": 4, "graph": "used"}
+    equal = [
+        call(0, graph="used"),
+        call(1),
+        call(7, repeats=None, equal=None, **other),
+        call(8, line=11, step=4, repeats=7),
+    ]
+    assert len(lines(*equal)) == 2
+    assert lines(*equal[:3], equal[3] | {"equal": False}) == []
 
 
 def test_on_a_gpu_the_kernels_of_the_call_count() -> None:
-    ops = [*BACKWARD, {"op": 7, "name": "aten::mm", "step": 3, "start_ns": 120, "phase": "forward"}]
+    mm = {"name": "aten::mm", "step": 3, "phase": "forward"}
+    ops = [*BACKWARD, {"op": 6, "start_ns": 20, **mm}, {"op": 7, "start_ns": 120, **mm}]
     kernels = [{"kernel": 0, "op": 7, "dur_ns": 900}, {"kernel": 1, "op": 0, "dur_ns": 5}]
     (row,) = found(call(0, graph="used"), call(1), ops=ops, kernels=kernels)
     assert row["dur_ns"] == 900

@@ -83,3 +83,12 @@ def test_a_run_without_backward_is_not_judged() -> None:
     add([call(10)], WatchLog(), [], None, tables, missing)
     assert not tables
     assert "never called backward" in missing["module_calls"]
+
+
+def test_calls_that_could_not_be_watched_are_not_measured() -> None:
+    tables: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    add({"failed": "RuntimeError('inside')"}, log(), STEPS, None, tables, missing)
+    assert not tables
+    assert "could not watch" in missing["module_calls"]
+    assert "inside" not in missing["module_calls"]
