@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpudoctor.engine.macros import MACROS
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -70,7 +72,7 @@ _SCALARS = _words(
     """
 )
 
-FUNCTIONS = _AGGREGATES | _WINDOWS | _SCALARS | LENGTHENING
+FUNCTIONS = _AGGREGATES | _WINDOWS | _SCALARS | LENGTHENING | frozenset(MACROS)
 """Functions a rule may call: without side effects, the same on every run, and unable to allocate without limit."""
 
 TABLE_FUNCTIONS = _words("unnest range generate_series json_each")

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from gpudoctor.engine.guard import check_sql
+from gpudoctor.engine.macros import MACROS
 from gpudoctor.errors import RuleError
 from gpudoctor.profile import Profile
 
@@ -103,6 +104,8 @@ class Sandbox:
         """The one connection, locked, with these tables in it: opening one a query would take longer than the query."""
         if self._connection is None:
             self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+            for name, body in MACROS.items():
+                self._connection.execute(f"CREATE MACRO {name}{body}")
             for lock in _LOCKS:
                 self._connection.execute(f"SET {lock}")
         for name in names:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gpudoctor.columns import MISSING, Coded, coded
 from gpudoctor.ingest import forward_links, op_classes, phases
-from gpudoctor.ingest.callers import Called, Callers, Names, callers, place, who_called
+from gpudoctor.ingest.call_stacks import PRECISIONS, from_call_stacks
+from gpudoctor.ingest.callers import Called, Callers, Names, callers, who_called
 from gpudoctor.ingest.kineto import Table, Trace
 from gpudoctor.ingest.nesting import Tree, nest
 
@@ -232,7 +233,7 @@ class _Builder:
         mark = self._mark(marks)
         columns |= self._places(found, called, mark)
         if (self.calls["call_stack"] >= 0).any():
-            columns |= _from_call_stacks(self.trace, self.calls, self.names)
+            columns |= from_call_stacks(self.trace, self.calls, self.names)
         self._mark_headers(columns)
         self._follow_forward(columns, phase == phases.BACKWARD, mark)
         return columns
@@ -333,7 +334,7 @@ class _Builder:
             "file": coded(rows, [line[0] for line in lines] + [place.user for place in places]),
             "line": np.where(rows >= 0, line[rows], MISSING),
             "function": coded(rows, [line[2] for line in lines] + [place.scope for place in places]),
-            "precision": Coded(precision, _PRECISIONS),
+            "precision": Coded(precision, PRECISIONS),
         }
 
     def _mark_headers(self, columns: Columns) -> None:
@@ -358,7 +359,7 @@ class _Builder:
             or [False],
             bool,
         )
-        precision.codes[rows[header[at.reshape(-1)]]] = _PRECISIONS.index("def")
+        precision.codes[rows[header[at.reshape(-1)]]] = PRECISIONS.index("def")
 
     def _module_path(self, modules: Table) -> Coded:
         """Path of the module whose call encloses the operator: that of the innermost range that has one."""
@@ -394,9 +395,6 @@ class _Builder:
         columns["module_path"] = Coded(np.where(path.codes >= 0, path.codes, path.codes[found.place]), path.values)
 
 
-_PRECISIONS = ("call", "def")
-
-
 def _who(found: Callers, called: Called, count: int) -> Columns:
     by_code = sorted(found.places)
     places = [found.places[code] for code in by_code]
@@ -428,32 +426,6 @@ def _compact(text: bytes) -> str:
         return json.dumps(msgspec.json.decode(text), separators=(",", ":"))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
-
-
-def _from_call_stacks(trace: Trace, calls: Table, names: Names) -> Columns:
-    """Owner and line from the stacks that torch 1.8 to 1.10 wrote with each operator, innermost function first."""
-    used, rows = np.unique(calls["call_stack"], return_inverse=True)
-    texts = trace.texts("text")
-    stacks = []
-    for code in used.tolist():
-        try:
-            text = msgspec.json.decode(texts[code], type=str) if code >= 0 else ""
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            text = ""
-        stacks.append([place(name, names, running=True) for name in text.split(";") if name])
-    users = [next((p for p in stack if p.user is not None and p.line is not None), None) for stack in stacks]
-    owners = [next((p.owner for p in stack if p.owner is not None), None) for stack in stacks]
-    line = np.array([MISSING if user is None or user.line is None else user.line for user in users], np.int64)
-    known = np.array([user is not None for user in users], bool)[rows]
-    return {
-        "owner": coded(rows, owners),
-        "caller_file": coded(rows, [stack[0].file if stack else None for stack in stacks]),
-        "caller_function": coded(rows, [stack[0].function if stack else None for stack in stacks]),
-        "file": coded(rows, [user.user if user else None for user in users]),
-        "function": coded(rows, [user.scope if user else None for user in users]),
-        "line": line[rows],
-        "precision": Coded(np.where(known, 0, -1).astype(np.int8), _PRECISIONS),
-    }
 
 
 def _in_order(columns: Columns, tree: Tree, external: Ints, keep: Mask, offset_ns: int, first_id: int) -> Ops:

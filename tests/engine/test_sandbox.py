@@ -259,3 +259,29 @@ def test_too_many_rows_are_refused() -> None:
 )
 def test_ordinary_queries_run(sql: str) -> None:
     assert query(sql)
+
+
+RATIO = "SELECT unprofiled_ratio(dur_ns, observation, warmup) AS x FROM steps"
+
+
+@pytest.mark.parametrize(
+    ("steps", "ratio"),
+    [
+        (
+            [("bare", 6, False), ("bare", 8, False), ("bare", 90, True), ("detail", 12, False), ("detail", 16, False)],
+            0.5,
+        ),
+        ([("bare", 9, False), ("detail", 6, False)], 1),
+        ([("detail", 6, False)], 1),
+        ([("bare", 9, False)], 1),
+    ],
+    ids=["slowed by the profiler", "never more than one", "no unprofiled step", "no detailed step"],
+)
+def test_host_time_of_detail_steps_is_scaled_to_the_unprofiled_step(
+    steps: list[tuple[str, int, bool]], ratio: float
+) -> None:
+    rows = [
+        {"step": number, "observation": observation, "dur_ns": dur_ns, "warmup": warmup}
+        for number, (observation, dur_ns, warmup) in enumerate(steps)
+    ]
+    assert sandbox(rows).query(RATIO, ("steps",), {}, "x") == [{"x": ratio}]
