@@ -59,7 +59,9 @@ def test_torchrun_as_the_command_records_each_rank_and_changes_no_number(tmp_pat
     bare = subprocess.run(
         [launcher(), *elsewhere], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
-    # two ranks write at once: their lines can run into each other; what gloo's threads do at exit is not looked at
+    # gloo's threads sometimes abort a plain run at its exit; nothing else may fail
+    assert bare.returncode == 0 or "terminate called without an active exception" in bare.stderr, bare.stderr
+    # two ranks write at once: their lines can run into each other
     said = re.compile(r"rank \d(?: -?\d+\.\d+(?:e-?\d+)?)+")
     lines = sorted(said.findall(bare.stdout))
     assert len(lines) == 2, bare.stderr
