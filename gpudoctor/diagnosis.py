@@ -47,16 +47,24 @@ class Saving:
     """What a fix is worth in nanoseconds a step, with its grade: an upper bound, or what a model says.
 
     Attributes:
-        ns_per_step: time that the finding owns in a step.
+        ns_per_step: what a fix saves in a step: replayed without it, or the time that the finding owns.
         share: the same as a share (0 to 1) of the step time.
         grade: measured, simulated or estimated; no grade, no number.
         basis: how the number came about, one phrase; one that begins with "model" makes no upper bound.
+        low_ns: least that it saves when what the replay had to guess is varied; null when nothing was replayed.
+        high_ns: most that it saves; null likewise.
+        adds_ns: what it still saves once the findings above it are fixed; null likewise.
+        memory_bytes: device memory that a fix gives back at the peak; null when that is not what it saves.
     """
 
     ns_per_step: int
     share: float
     grade: Grade = "estimated"
     basis: str = "upper bound: the time the finding owns"
+    low_ns: int | None = None
+    high_ns: int | None = None
+    adds_ns: int | None = None
+    memory_bytes: int | None = None
 
     @property
     def of_compiling(self) -> bool:
@@ -233,6 +241,63 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """How well the dependency graph of the profiled steps gives their times back, and what all fixes save together.
+
+    Attributes:
+        steps: steps replayed.
+        error: median over the steps of |replayed / measured - 1|, with the trace's constants.
+        worst_error: largest of them.
+        opaque_share: share of the critical path that is waiting which nothing explains.
+        refused: why no saving was simulated, a sentence; null when savings were.
+        together: what all findings' fixes save when they are replayed at once; null when none was simulated.
+    """
+
+    steps: int
+    error: float
+    worst_error: float
+    opaque_share: float
+    refused: str | None = None
+    together: Saving | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathShare:
+    """What one owner has of the critical path.
+
+    Attributes:
+        kind: host, call, device, latency or wait, as in the table `critical_path`.
+        name: operator, runtime call or kernel class; null for Python between operators.
+        where: the user's line; null when unknown.
+        stream: stream id, for device work.
+        ns: its time on the path.
+        share: the same as a share of the step.
+    """
+
+    kind: str
+    name: str | None
+    where: Location | None
+    stream: int | None
+    ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """What the time of the median profiled step hangs on.
+
+    Attributes:
+        step: number of the step.
+        step_ns: its time under the profiler.
+        shares: owners, largest first; they add up to the step.
+    """
+
+    step: int
+    step_ns: int
+    shares: tuple[PathShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """A graph break on one line of a compiled function.
 
@@ -404,6 +469,7 @@ class Diagnosis:
 
     `compilation` is null when nothing was compiled, or when that was not measured (`counters.graphs` is null then).
     `what_if` is null in scripts that compile, and when it was not measured.
+    `replay` and `critical_path` are null when no profiled step has a dependency graph.
     """
 
     run: Run
@@ -412,6 +478,8 @@ class Diagnosis:
     counters: dict[str, int | None] = field(default_factory=dict)
     compilation: Compilation | None = None
     what_if: WhatIf | None = None
+    replay: Replay | None = None
+    critical_path: CriticalPath | None = None
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from gpudoctor.schema import autograd, code, compiling, core, devices, generated, inputs, loop, patterns, precision
+from gpudoctor.schema import (
+    autograd,
+    code,
+    compiling,
+    core,
+    devices,
+    generated,
+    inputs,
+    loop,
+    patterns,
+    precision,
+    replay,
+)
 from gpudoctor.schema.declare import Column, Table
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
-_THEMES = (core, devices, inputs, compiling, generated, code, patterns, precision, autograd, loop)
+_THEMES = (core, devices, inputs, compiling, generated, code, patterns, precision, autograd, loop, replay)
 
 TABLES: dict[str, Table] = {table.name: table for theme in _THEMES for table in theme.TABLES}
