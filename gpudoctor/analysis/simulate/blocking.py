@@ -151,9 +151,7 @@ def _copy(row: int, start: float, end: float, began: float, until: float, long: 
     return None
 
 
-def _full_queue(
-    row: int, began: float, until: float, usual: float, ended: list[int], ends: list[float]
-) -> Wait | None:
+def _full_queue(row: int, began: float, until: float, usual: float, ended: list[int], ends: list[float]) -> Wait | None:
     """A launch that waited for room: till the end of the activity that ended last before the call returned."""
     at = bisect_right(ends, until + NEAR_NS) - 1
     if at < 0 or ends[at] <= began or ended[at] == row or until - ends[at] >= _QUEUE_NEAR_NS:

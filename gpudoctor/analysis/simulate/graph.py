@@ -104,8 +104,8 @@ def build(events: Events) -> Graph:
     before = predecessors(activities, events.stretch(activities.start))
     order = launch_order(activities, calls)
     constants = measure(activities, calls, before, order)
-    started = begins(events, constants, before)
     waited = waits(events, constants, order)
+    started = begins(events, constants, before, {call for call, wait in waited.items() if wait.kind.startswith("copy")})
     builder = _Builder(events, made, started, waited, constants, order)
     builder.add_host()
     builder.add_waits()
@@ -296,15 +296,15 @@ class _Builder:
         time = np.concatenate(([0.0], self.points.time, activities.start, activities.end))
         # an end is known as soon as its begin is
         key = np.concatenate(([-np.inf], self.points.time, activities.start, activities.start))
-        source, target = self._rooted(source, target, time)
-        if len(source) > len(anchored):
-            more = len(source) - len(anchored)
-            lost = target[-more:]
-            anchored, constant = np.append(anchored, time[lost]), np.append(constant, time[lost])
-            kind, owner = np.append(kind, np.full(more, ORIGIN)), np.append(owner, lost - self.start)
-            peer, host = np.append(peer, np.full(more, NONE)), np.append(host, np.zeros(more))
-            opaque, guessed = np.append(opaque, time[lost]), np.append(guessed, np.zeros(more, bool))
         position, kept = ordered(key, source, target, np.isin(kind, (PROGRAM, RUN, LAUNCH, ORIGIN, STREAM)))
+        if len(lost := _without_source(target[kept], len(time))):
+            # its launch is not in the graph: a later activity of a graph launch that is the first on its stream
+            added = len(lost)
+            source, target = np.append(source, np.zeros(added, np.int64)), np.append(target, lost)
+            anchored, constant, opaque = (np.append(column, time[lost]) for column in (anchored, constant, opaque))
+            kind, owner = np.append(kind, np.full(added, ORIGIN)), np.append(owner, np.full(added, NONE))
+            peer, host = np.append(peer, np.full(added, NONE)), np.append(host, np.zeros(added))
+            guessed, kept = np.append(guessed, np.zeros(added, bool)), np.append(kept, np.ones(added, bool))
         source, target = position[source], position[target]
         order = np.flatnonzero(kept)[np.lexsort((kind[kept], target[kept]))]
         edges = Edges(
@@ -324,12 +324,10 @@ class _Builder:
             call_end=self.call_end,
         )  # fmt: skip
 
-    def _rooted(self, source: Ints, target: Ints, time: Floats) -> tuple[Ints, Ints]:
-        """With an edge from the origin to every node that has none: a later node of a graph launch on its own stream."""
-        count = np.bincount(target, minlength=len(time))
-        lost = np.flatnonzero(count == 0)
-        lost = lost[lost > 0]
-        return np.append(source, np.zeros(len(lost), np.int64)), np.append(target, lost)
+
+def _without_source(target: Ints, nodes: int) -> Ints:
+    """Nodes that no edge leads to, but the origin."""
+    return 1 + np.flatnonzero(np.bincount(target, minlength=nodes)[1:] == 0)
 
 
 def ordered(key: Floats, source: Ints, target: Ints, firm: Bools) -> tuple[Ints, Bools]:

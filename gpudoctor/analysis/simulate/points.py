@@ -132,6 +132,8 @@ def _hand_over(time: Floats, kind: Ints, first: Ints, waiting: Ints, working: In
         point = int(waiting[row])
         at = float(time[point])
         last = bisect_right(theirs, at) - 1
+        while last >= 0 and kind[working[last]] in (STEP_START, STEP_END) and theirs[last] == at:
+            last -= 1  # a step's mark is no work, and it can lie on the very moment
         if last < 0 or theirs[last] <= before[row] or kind[working[last]] in (OP_START, CALL_START):
             continue
         if last + 1 < len(theirs) and theirs[last + 1] < at + HANDOVER_NS:

@@ -51,12 +51,10 @@ class Player:
         at = following[0]
         for node, (a, x, b, y) in enumerate(zip(*one, *two, strict=True), 1):
             early, late = made[a] + x, made[b] + y
-            if late < early:
-                late = early
+            late = max(late, early)
             while node == at:
                 early = made[following[1]] + following[2]
-                if late < early:
-                    late = early
+                late = max(late, early)
                 following = rest.pop()
                 at = following[0]
             add(late)

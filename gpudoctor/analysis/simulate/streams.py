@@ -76,8 +76,15 @@ def launch_order(activities: Activities, calls: Calls) -> Ints:
     return rows[np.lexsort((rows, calls.start[activities.call[rows]]))]
 
 
-def begins(events: Events, constants: Constants, before: Ints) -> Begins:
-    """Explains every begin."""
+def begins(events: Events, constants: Constants, before: Ints, copying: set[int]) -> Begins:
+    """Explains every begin.
+
+    Args:
+        events: all.
+        constants: the trace's.
+        before: row of each activity's predecessor on its stream.
+        copying: calls that wait for their own copy, which cannot have been submitted at their end.
+    """
     activities, calls = events.activities, events.calls
     count = len(activities)
     launched = activities.call != NONE
@@ -91,7 +98,7 @@ def begins(events: Events, constants: Constants, before: Ints) -> Begins:
     start, duration = calls.start[call], calls.end[call] - calls.start[call]
     typical = constants.typical[calls.name[call]]
     long = duration > np.maximum(_LONG_NS, _LONG * typical)
-    at_end = long & (activities.start >= calls.end[call] - NEAR_NS)
+    at_end = long & (activities.start >= calls.end[call] - NEAR_NS) & ~np.isin(call, list(copying))
     submitted = np.where(at_end, calls.end[call], start + np.minimum(duration, typical))
     usual = constants.latency[activities.kind]
     ready = np.where(activities.node > 0, -np.inf, submitted + usual)
