@@ -62,15 +62,30 @@ def cause_graph(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> nx.Di
     return graph
 
 
-def nested(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+USELESS = "replayed without that one, this costs nothing more"
+"""Why a finding is another's whose fix leaves nothing to save."""
+
+
+def nested(
+    findings: Sequence[Finding], rules: Mapping[str, Rule], useless: Mapping[str, str] | None = None
+) -> list[Finding]:
     """The findings in their order, each with its cause and with those that it explains.
 
     Of several possible causes the one with the largest saving is taken, then the graver one, then the first.
+
+    Args:
+        findings: with their fingerprints.
+        rules: by id; what they say in `explained_by`.
+        useless: fingerprint → fingerprint of the finding whose fix leaves nothing to save, as a replay says. It counts
+            where no rule names a cause.
     """
     found = {finding.rule for finding in findings}
-    if not any(cause.rule in found for name in found for cause in rules[name].explained_by):
+    if not useless and not any(cause.rule in found for name in found for cause in rules[name].explained_by):
         return list(findings)
     graph = cause_graph(findings, rules)
+    for mark, cause in (useless or {}).items():
+        if not graph.out_degree(mark) and not _leads_to(graph, cause, mark):
+            graph.add_edge(mark, cause, because=USELESS)
     by_mark = {finding.fingerprint: finding for finding in findings}
     order = {finding.fingerprint: place for place, finding in enumerate(findings)}
     chosen: dict[str, str] = {}
@@ -91,6 +106,12 @@ def nested(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findi
         )
         for finding in findings
     ]
+
+
+def _leads_to(graph: nx.DiGraph, start: str, end: str) -> bool:
+    import networkx as nx
+
+    return bool(nx.has_path(graph, start, end))
 
 
 def _weight(finding: Finding) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from gpudoctor.diagnosis import SEVERITIES, Finding, Location, Remedy, Saving, Severity
@@ -69,6 +70,13 @@ def severity_of(rule: Rule, override: Severity | None, saving: Saving | None) ->
         severity = "error" if high else "warning" if saving.share >= WARNING_SHARE else "info"
     cap = rule.max_severity
     return severity if cap is None else max(severity, cap, key=SEVERITIES.index)
+
+
+def judged_again(rule: Rule, row: Mapping[str, Any], finding: Finding) -> Finding:
+    """The finding with the severity of its present saving; the row's own severity says nothing of a replayed one."""
+    replayed = finding.saving is not None and finding.saving.grade == "simulated"
+    override = None if replayed else _severity_column(rule, row)
+    return replace(finding, severity=severity_of(rule, override, finding.saving))
 
 
 def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,8 @@ from gpudoctor.engine.edits.kinds import EditValue
 
 Status = Literal["stable", "preview"]
 Horizon = Literal["step", "epoch", "run"]
-WhatIf = Literal["drop", "scale", "merge", "unblock", "overlap"]
+EditKind = Literal["drop", "scale", "merge", "unblock", "overlap", "launch", "align"]
+EventsOf = Literal["kernels", "ops", "runtime_calls", "kernel_runs", "loaders", "all"]
 Observation = Literal["bare", "light", "detail"]
 Value = int | float | str | bool
 Share = Literal["place", "function", "run", "rule"]
@@ -53,6 +54,23 @@ class Cause:
     rule: str
     share: Share
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The edit of the replayed steps that shows what a fix saves.
+
+    Attributes:
+        edit: what becomes of the events (`gpudoctor/analysis/simulate/targets.py` says what each kind does).
+        events: the table that the ids in the column `events` are of; `all` for every launch, without ids.
+        doubt: share of the saving that the edit's own assumptions leave open, 0 to 1.
+        remedies: by remedy: another kind of edit.
+    """
+
+    edit: EditKind
+    events: EventsOf = "kernels"
+    doubt: float = 0.0
+    remedies: Mapping[str, EditKind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +146,7 @@ class Rule:
         explained_by: rules whose findings explain this rule's.
         evidence_title: what the table of the column `evidence` is called.
         thresholds: by name, in the file's order.
-        what_if: the edit that the simulation applies to the rows' events.
+        what_if: the edit that the replay makes of the rows' events; None when it is not priced by a replay.
         remedies: by name, in the file's order; the first is the default.
         sql: the query.
         sections: Markdown text by section title.

@@ -29,6 +29,8 @@ from gpudoctor.engine.markdown import Block, Document, MarkdownError, split
 from gpudoctor.engine.rule import (
     SECTIONS,
     Cause,
+    EditKind,
+    EventsOf,
     Example,
     Horizon,
     Observation,
@@ -211,11 +213,16 @@ def _what_if(value: object) -> WhatIf | None:
     if value is None:
         return None
     table = as_table(value, "what_if")
-    only_known(table, ("edit",), "`what_if`")
-    edit: WhatIf = get_choice(table, "edit", get_args(WhatIf), None)
+    only_known(table, ("edit", "events", "doubt", "remedies"), "`what_if`")
+    edit: EditKind = get_choice(table, "edit", get_args(EditKind), None)
     if edit is None:
-        raise FieldError(f"`what_if` lacks `edit`; it must be one of {', '.join(get_args(WhatIf))}")
-    return edit
+        raise FieldError(f"`what_if` lacks `edit`; it must be one of {', '.join(get_args(EditKind))}")
+    doubt = table.get("doubt", 0.0)
+    if isinstance(doubt, bool) or not isinstance(doubt, int | float) or not 0 <= doubt <= 1:
+        raise FieldError(f"`what_if.doubt` is {doubt!r}; it must be a share, 0 to 1")
+    remedies = as_table(table.get("remedies", {}), "what_if.remedies")
+    kinds = {name: get_choice(remedies, name, get_args(EditKind)) for name in remedies}
+    return WhatIf(edit, get_choice(table, "events", get_args(EventsOf), "kernels"), float(doubt), kinds)
 
 
 def _remedies(value: object) -> dict[str, RemedyText]:

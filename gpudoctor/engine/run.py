@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.config import Config, Value, suggestion
-from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Run
+from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Replay, Run
 from gpudoctor.engine.causes import nested
 from gpudoctor.engine.contract import check_tables, check_texts
-from gpudoctor.engine.finding import make_finding
+from gpudoctor.engine.finding import judged_again, make_finding
 from gpudoctor.engine.fingerprint import with_fingerprints
+from gpudoctor.engine.pricing import Made, Pricing, price
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.sandbox import RuleLimitError, Sandbox
 from gpudoctor.errors import UsageError
@@ -31,6 +32,7 @@ class Outcome:
     findings: tuple[Finding, ...]
     not_measured: tuple[NotMeasured, ...]
     passed: tuple[Passed, ...]
+    replay: Replay | None = None
 
 
 def diagnose(
@@ -40,6 +42,7 @@ def diagnose(
     run: Run | None = None,
     config: Config | None = None,
     strict: bool = False,
+    replayed: bool = True,
 ) -> Outcome:
     """Runs the rules that the configuration selects.
 
@@ -48,6 +51,7 @@ def diagnose(
         rules: all known rules.
         run: gives the step time when there is one; else the profile's fact `step_ns` does.
         config: selection, thresholds and whether preview rules run.
+        replayed: price findings by replaying the profiled steps; the few rows of a rule's examples are no steps.
         strict: a rule that runs out of its limits is an error, not a rule that was not measured.
 
     Returns:
@@ -63,7 +67,8 @@ def diagnose(
     thresholds = _thresholds(known, config)
     step_ns = _step_ns(profile, run)
     sandbox = Sandbox(profile)
-    findings: list[Finding] = []
+    made: list[Made] = []
+    judged: list[Rule] = []
     not_measured: list[NotMeasured] = []
     passed: list[Passed] = []
     for rule in select_rules(known, config):
@@ -83,16 +88,22 @@ def diagnose(
             how = "report it with this recording, or give the rule stricter thresholds"
             not_measured.append(NotMeasured(rule.id, rule.name, str(error), how))
             continue
-        findings += [make_finding(rule, row, profile.sources, step_ns) for row in rows]
-        if not rows:
-            unseen = _unseen(rule, profile)
-            if unseen is not None:
-                not_measured.append(unseen)
-            else:
-                passed.append(Passed(rule.id, rule.name, rule.title))
-    findings = with_fingerprints(findings, profile.sources)
-    ranked = nested(sorted(findings, key=_rank), {rule.id: rule for rule in known})
-    return Outcome(tuple(ranked), tuple(not_measured), tuple(passed))
+        made += [Made(make_finding(rule, row, profile.sources, step_ns), rule, row) for row in rows]
+        judged.append(rule)
+    pricing = price(profile, made, step_ns) if replayed else Pricing(tuple(made), None, {})
+    findings = with_fingerprints([_judged(each) for each in pricing.made], profile.sources)
+    found = {finding.rule for finding in findings}
+    for rule in judged:
+        if rule.id in found:
+            continue
+        if (unseen := _unseen(rule, profile)) is not None:
+            not_measured.append(unseen)
+        else:
+            passed.append(Passed(rule.id, rule.name, rule.title))
+    not_measured.sort(key=lambda rule: rule.rule)
+    causes = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in pricing.causes.items()}
+    ranked = nested(sorted(findings, key=_rank), {rule.id: rule for rule in known}, causes)
+    return Outcome(tuple(ranked), tuple(not_measured), tuple(passed), pricing.replay)
 
 
 def _step_ns(profile: Profile, run: Run | None) -> int | None:
@@ -227,8 +238,15 @@ def _unseen(rule: Rule, profile: Profile) -> NotMeasured | None:
     )
 
 
+def _judged(made: Made) -> Finding:
+    """The finding with the severity that its price gives it."""
+    return judged_again(made.rule, made.row, made.finding)
+
+
 def _rank(finding: Finding) -> tuple[int, int, str, int, str]:
-    """Sort key: largest saving first, then severity, then place."""
-    saving = finding.saving.ns_per_step if finding.saving else -1
+    """Sort key: what adds most to the ones above it first, then severity, then place."""
+    saving = -1
+    if finding.saving:
+        saving = finding.saving.ns_per_step if finding.saving.adds_ns is None else finding.saving.adds_ns
     file, line = (finding.where.file, finding.where.line) if finding.where else ("", 0)
     return (-saving, SEVERITIES.index(finding.severity), file, line, finding.rule)

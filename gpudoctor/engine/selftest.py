@@ -65,7 +65,7 @@ def _example_faults(rule: Rule, example: Example) -> list[str]:
 
 def _faults(rule: Rule, profile: Profile, expect: int, wanted: tuple[Mapping[str, Any], ...]) -> list[str]:
     try:
-        outcome = diagnose(profile, [replace(rule, status="stable")], config=Config(), strict=True)
+        outcome = diagnose(profile, [replace(rule, status="stable")], config=Config(), strict=True, replayed=False)
     except GpuDoctorError as error:
         return [str(error)]
     found = outcome.findings

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from gpudoctor.analysis.simulate.events import Floats, Ints
-from gpudoctor.analysis.simulate.graph import Edges, Graph
+from gpudoctor.analysis.simulate.graph import Graph
 from gpudoctor.analysis.simulate.points import STEP_END, STEP_START
 
 
@@ -86,16 +86,3 @@ def ends(graph: Graph, times: Floats) -> Floats:
     when = np.concatenate((graph.points.time, graph.events.activities.start))
     np.maximum.at(made, graph.events.stretch(when), times[nodes])
     return made
-
-
-def edges_on_path(graph: Graph, times: Floats, weight: Floats, node: int) -> Ints:
-    """The edges that a node's time hangs on, the last first, back to the origin."""
-    edges: Edges = graph.edges
-    first = np.searchsorted(edges.target, np.arange(graph.nodes + 1), side="left").tolist()
-    found = []
-    while node > 0:
-        rows = np.arange(first[node], first[node + 1])
-        at = int(rows[np.argmax(times[edges.source[rows]] + weight[rows])])
-        found.append(at)
-        node = int(edges.source[at])
-    return np.array(found, np.int64)

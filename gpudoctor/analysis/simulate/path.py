@@ -1,0 +1,50 @@
+"""The critical path: the edges that the end of the work hangs on, and how much of it nothing explains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpudoctor.analysis.simulate.events import Floats, Ints
+from gpudoctor.analysis.simulate.graph import Graph
+
+
+def edges_to(graph: Graph, times: Floats, weight: Floats, node: int) -> Ints:
+    """The edges that a node's time hangs on, in the order of time, from the origin on."""
+    edges = graph.edges
+    first = np.searchsorted(edges.target, np.arange(graph.nodes + 1), side="left").tolist()
+    source, made, length = edges.source.tolist(), times.tolist(), weight.tolist()
+    found = []
+    while node > 0:
+        at = max(range(first[node], first[node + 1]), key=lambda edge: made[source[edge]] + length[edge])
+        found.append(at)
+        node = source[at]
+    return np.array(found[::-1], np.int64)
+
+
+def last_nodes(graph: Graph, times: Floats) -> Ints:
+    """Of each stretch of profiled steps the node that is done last."""
+    nodes = np.concatenate((graph.point_node, graph.end_node))
+    when = np.concatenate((graph.points.time, graph.events.activities.start))
+    stretch = graph.events.stretch(when)
+    found = []
+    for number in range(len(graph.events.cuts)):
+        mine = nodes[stretch == number]
+        if len(mine):
+            found.append(int(mine[np.argmax(times[mine])]))
+    return np.array(found, np.int64)
+
+
+def opaque_share(graph: Graph, times: Floats) -> float:
+    """Share of the profiled stretches' time that the critical path spends in waits which nothing explains, 0 to 1.
+
+    Where the path begins at an activity without a recorded launch, all time up to that activity is of this kind.
+    """
+    unexplained = total = 0.0
+    cuts = np.append(graph.events.cuts, np.inf)
+    for number, node in enumerate(last_nodes(graph, times).tolist()):
+        path = edges_to(graph, times, graph.edges.anchored, node)
+        known = np.minimum(graph.edges.opaque[path], graph.edges.anchored[path])
+        known[0] = max(0.0, known[0] - max(cuts[number], 0.0))
+        unexplained += float(known.sum())
+        total += max(1.0, float(times[node]) - float(cuts[number]))
+    return min(1.0, unexplained / total) if total else 0.0
