@@ -70,6 +70,7 @@ def _made(profile: Profile) -> Mapping[str, pd.DataFrame]:
         made = {**made, "padding": padded}
     if profile.measured("kernels") and profile.sources:
         made = {**made, "round_trips": round_trips.rows(profile.table("kernels"), profile.sources)}
+    made = {**made, **_replayed(profile)}
     if profile.measured("recompiles") and profile.measured("compilations"):
         made = {**made, **_compiling(profile)}
     if profile.measured("graph_breaks") and len(profile.table("graph_breaks")) and "gaps" in made:
@@ -84,6 +85,19 @@ def _launched(kernels: pd.DataFrame | None) -> pd.DataFrame | None:
     from gpudoctor.analysis import frames
 
     return None if kernels is None else frames.launched_in_steps(kernels)
+
+
+def _replayed(profile: Profile) -> dict[str, pd.DataFrame]:
+    """What the replay of the profiled steps gives: how well, and on a device what they hang on."""
+    from gpudoctor.analysis.simulate import price, tables
+
+    played = price.simulation(profile)
+    if played is None:
+        return {}
+    made = {"replayed_steps": tables.replayed_steps(played)}
+    if len(played.graph.events.activities):
+        made["critical_path"] = tables.critical_path(profile, played)
+    return made
 
 
 def _compiling(profile: Profile) -> dict[str, pd.DataFrame]:

@@ -24,8 +24,8 @@ MIN_SHARE = 0.01
 VANISHED = 0.1
 """A fix adds nothing when this share of its own saving, at most, is left once another is made."""
 
-_MAX_REPLAYS = 120
-"""Replays for the ranking: of some hundred findings the last are ranked by their own savings."""
+_MAX_REPLAYS = 40
+"""Replays for the ranking: of more than eight findings the last are ranked by what they added before."""
 
 _NO_CAUSE = frozenset({"launch"})
 """Edits that stand for no single change of the code: they explain no other finding."""
@@ -105,7 +105,7 @@ def price(profile: Profile, made: Sequence[Made], step_ns: int | None) -> Pricin
     for fix in fixes:
         saving = kept[fix.place].finding.saving
         if saving is not None:
-            added = replace(saving, adds_ns=min(round(fix.adds), saving.ns_per_step))
+            added = replace(saving, adds_ns=min(round(fix.adds), step_ns))
             kept[fix.place] = replace(kept[fix.place], finding=replace(kept[fix.place].finding, saving=added))
     return Pricing(tuple(kept), replace(facts, together=_together(played, fixes, scale, step_ns)), causes)
 
@@ -163,8 +163,8 @@ def _together(played: Simulation, fixes: Sequence[_Fix], scale: float, step_ns: 
 def _rank(played: Simulation, fixes: list[_Fix], scale: float) -> dict[int, int]:
     """Sorts the fixes by what each adds to those before it, and says which of them another makes useless.
 
-    What a fix adds hardly grows by others being made, so a bound from an earlier round decides most rounds: only the
-    one on top is replayed again (lazy greedy selection, Minoux 1978).
+    A fix can add more once others are made (a GPU that no longer waits for its data is bound by its kernels), so all
+    that are left are replayed again for each place, as long as the replays last.
     """
     left = sorted(fixes, key=lambda fix: -fix.priced.saving)
     for fix in left:
@@ -172,22 +172,20 @@ def _rank(played: Simulation, fixes: list[_Fix], scale: float) -> dict[int, int]
     ranked: list[_Fix] = []
     replays = 0
     while left:
-        top = left[0]
-        if ranked and replays < _MAX_REPLAYS:
-            top.adds = played.price(top.edit, [fix.edit for fix in ranked]).saving * scale
-            replays += 1
+        if ranked and replays + len(left) <= _MAX_REPLAYS:
+            made = [fix.edit for fix in ranked]
+            for fix in left:
+                fix.adds = played.price(fix.edit, made).saving * scale
+            replays += len(left)
             left.sort(key=lambda fix: -fix.adds)
-            if left[0] is not top:
-                continue
-        left.remove(top)
-        ranked.append(top)
+        ranked.append(left.pop(0))
     fixes[:] = ranked
     causes: dict[int, int] = {}
     for number, fix in enumerate(ranked):
         if fix.adds > VANISHED * fix.priced.saving:
             continue
         for other in ranked[:number]:
-            if other.what_if.edit in _NO_CAUSE or replays >= _MAX_REPLAYS or other.place in causes:
+            if other.what_if.edit in _NO_CAUSE or replays >= 2 * _MAX_REPLAYS or other.place in causes:
                 continue
             replays += 1
             if played.price(fix.edit, [other.edit]).saving * scale <= VANISHED * fix.priced.saving:

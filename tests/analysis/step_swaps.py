@@ -1,7 +1,7 @@
-"""The swap test: puts the durations of one pair of steps into another pair and compares the replay with the real step.
+"""The swap test: steps replayed with the durations of other steps, against the time that those took.
 
-Giving a trace back unchanged proves little, since every wrong edge is consistent with what it was made from. A step that
-gets another's host times and kernel durations must take what that other took, through edges that it did not supply.
+Giving a trace back unchanged proves little: every wrong edge is consistent with what it was made from. A step that gets
+another's host times and kernel durations must take what that other took, through edges which that one did not supply.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What each runtime call of the host waited for: a synchronisation, a blocking copy, memory given back, a full queue.
-
-Edges 7 to 9 of PRICING.md.
-"""
+"""What each runtime call of the host waited for: a synchronisation, a blocking copy, memory given back, a full queue."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gpudoctor.analysis.simulate.constants import Constants, outstanding
-from gpudoctor.analysis.simulate.events import NONE, Events
+from gpudoctor.analysis.simulate.events import KINDS, NONE, Events, Floats, Ints
 from gpudoctor.analysis.simulate.streams import NEAR_NS
 
 _SYNC = re.compile(r"^(cuda|hip)(Stream|Device|Event|Ctx)Synchronize|^cu(Stream|Ctx|Event)Synchronize")
@@ -25,6 +22,8 @@ MEMORY_NS = 50_000.0
 
 _SYNC_OWN_NS, _COPY_OWN_NS = 3_000.0, 8_000.0
 _LONG_NS, _LONG = 30_000.0, 4.0
+_MIN_WAIT_NS = 12_000.0
+_COPY = KINDS.index("memcpy")
 _QUEUE_SHARE, _QUEUE_NEAR_NS = 0.9, 100_000.0
 
 Kind = Literal["sync", "done", "memory", "copy", "copy_start", "queue"]
@@ -47,19 +46,101 @@ class Wait:
     tail: float
 
 
-class _Streams:
-    """The last activity of each stream that was launched before a time."""
+def waits(events: Events, constants: Constants, order: Ints) -> dict[int, Wait]:
+    """What calls waited for, by row of the call; calls that waited for nothing are left out.
 
-    def __init__(self, events: Events) -> None:
+    Args:
+        events: all.
+        constants: the trace's.
+        order: rows of launched activities in the order of their launches.
+    """
+    if not len(events.calls) or not len(events.activities):
+        return {}
+    search = _Search(events, constants, order)
+    found = {}
+    for call in range(len(events.calls)):
+        wait = search.launching(call) if call in search.launched else search.waiting(call)
+        if wait is not None:
+            found[call] = wait
+    return found
+
+
+class _Search:
+    """Looks through the calls in their order."""
+
+    def __init__(self, events: Events, constants: Constants, order: Ints) -> None:
         activities, calls = events.activities, events.calls
-        self._lanes: list[tuple[list[float], list[int]]] = []
-        for lane in np.unique(activities.lane).tolist():
-            rows = np.flatnonzero(activities.lane == lane)
-            call = activities.call[rows]
-            begin = np.where(call != NONE, calls.start[np.maximum(call, 0)] if len(calls) else -np.inf, -np.inf)
-            self._lanes.append((np.maximum.accumulate(begin).tolist(), rows.tolist()))
+        self.events, self.constants = events, constants
+        self.launched: dict[int, list[int]] = {}
+        for row, call in enumerate(activities.call.tolist()):
+            if call != NONE:
+                self.launched.setdefault(call, []).append(row)
+        counts = outstanding(activities, calls, order).tolist()
+        self._outstanding = dict(zip(activities.call[order].tolist(), counts, strict=True))
+        self._ended: list[int] = np.argsort(activities.end, kind="stable").tolist()
+        self._ends: list[float] = activities.end[self._ended].tolist()
+        self._start, self._end = activities.start.tolist(), activities.end.tolist()
+        self._lane, self._stream = activities.lane.tolist(), activities.stream.tolist()
+        self._began, self._until = calls.start.tolist(), calls.end.tolist()
+        self._name, self._thread = calls.name.tolist(), calls.thread.tolist()
+        self._usual = constants.typical.tolist()
+        self._syncs = [bool(_SYNC.match(text)) for text in calls.texts]
+        self._memory = [bool(_MEMORY.match(text)) for text in calls.texts]
+        duration = calls.end - calls.start
+        self._shortest = [_tenth(duration[calls.name == name]) for name in range(len(calls.texts))]
+        self._latest: dict[int, int] = {}
+        self._lanes = _lanes(events)
 
-    def last(self, time: float) -> list[int]:
+    def launching(self, call: int) -> Wait | None:
+        """A call that launched something: a copy that it waited for, or room in the queue."""
+        rows, name = self.launched[call], self._name[call]
+        row = rows[0]
+        self._latest[self._thread[call]] = self._lane[rows[-1]]
+        activities, text = self.events.activities, self.events.calls.texts[name]
+        began, until = self._began[call], self._until[call]
+        usual = self._usual[name]
+        long = until - began > max(_LONG_NS, _LONG * usual)
+        wait = None
+        if activities.kind[row] == _COPY and (activities.pageable[row] or text in _BLOCKING or long):
+            wait = _copy(row, self._start[row], self._end[row], began, until, long)
+        full = self.constants.queue_seen and self._outstanding.get(call, 0) >= _QUEUE_SHARE * self.constants.queue
+        if wait is None and long and full and self._start[row] > until - NEAR_NS:
+            wait = _full_queue(row, began, until, usual, self._ended, self._ends)
+        return wait
+
+    def waiting(self, call: int) -> Wait | None:
+        """A call that launched nothing: a synchronisation, or memory that was given back once the device was done."""
+        name = self._name[call]
+        began, until = self._began[call], self._until[call]
+        took = until - began
+        freed = self._memory[name] and took > MEMORY_NS
+        if not self._syncs[name] and not freed:
+            return None
+        sources = [row for row in self._sources(call) if self._end[row] <= until + NEAR_NS]
+        if not sources:
+            return None
+        last = max(self._end[row] for row in sources)
+        if last > began:
+            return Wait("memory" if freed else "sync", tuple(sources), min(took, _SYNC_OWN_NS), until - last)
+        return Wait("done", tuple(sources), took, 0.0)
+
+    def _sources(self, call: int) -> list[int]:
+        """What a call can have waited for: the last of each stream, or of the one stream that it is about."""
+        name, began = self._name[call], self._began[call]
+        last = self._last(began)
+        text = self.events.calls.texts[name]
+        if "Stream" not in text and "Event" not in text:
+            return last
+        known = self.events.waits.by_correlation.get(int(self.events.calls.correlation[call]))
+        about = NONE if known is None else known[1] if "Event" in text else known[0]
+        if about >= 0:
+            return [row for row in last if self._stream[row] == about] or last
+        if self._until[call] - began > max(_MIN_WAIT_NS, 2 * self._shortest[name]):
+            return self._explaining(began, self._until[call]) or last
+        return [row for row in last if self._lane[row] == self._latest.get(self._thread[call])]
+
+    def _last(self, time: float) -> list[int]:
+        """The last activity of each stream that was launched before a time."""
         found = []
         for starts, rows in self._lanes:
             at = bisect_right(starts, time) - 1
@@ -67,78 +148,27 @@ class _Streams:
                 found.append(rows[at])
         return found
 
+    def _explaining(self, began: float, until: float) -> list[int]:
+        """The activity whose end explains a return: the last to end before it, and after the call began."""
+        at = bisect_right(self._ends, until + NEAR_NS) - 1
+        while at >= 0 and self._ends[at] > began:
+            launch = int(self.events.activities.call[self._ended[at]])
+            if launch == NONE or self._began[launch] < began:
+                return [self._ended[at]]
+            at -= 1
+        return []
 
-def waits(events: Events, constants: Constants, order: np.ndarray) -> dict[int, Wait]:
-    """What calls waited for, by row of the call; calls that waited for nothing are left out."""
+
+def _lanes(events: Events) -> list[tuple[list[float], list[int]]]:
+    """By stream: when each activity was launched (never earlier than the one before), and its row."""
     activities, calls = events.activities, events.calls
-    if not len(calls) or not len(activities):
-        return {}
-    streams = _Streams(events)
-    launched: dict[int, list[int]] = {}
-    for row, call in enumerate(activities.call.tolist()):
-        if call != NONE:
-            launched.setdefault(call, []).append(row)
-    left = dict(zip(activities.call[order].tolist(), outstanding(activities, calls, order).tolist(), strict=True))
-    ended = np.argsort(activities.end, kind="stable").tolist()
-    ends = activities.end[ended].tolist()
-    duration = calls.end - calls.start
-    shortest = [_tenth(duration[calls.name == name]) for name in range(len(calls.texts))]
-    syncs = [bool(_SYNC.match(text)) for text in calls.texts]
-    memory = [bool(_MEMORY.match(text)) for text in calls.texts]
-    latest: dict[int, int] = {}
-    found: dict[int, Wait] = {}
-    start, end = activities.start.tolist(), activities.end.tolist()
-    lane, stream = activities.lane.tolist(), activities.stream.tolist()
-    rows = zip(
-        calls.start.tolist(),
-        calls.end.tolist(),
-        calls.thread.tolist(),
-        calls.name.tolist(),
-        calls.correlation.tolist(),
-        strict=True,
-    )
-    for call, (began, until, thread, name, correlation) in enumerate(rows):
-        took = until - began
-        usual = float(constants.typical[name])
-        long = took > max(_LONG_NS, _LONG * usual)
-        own = launched.get(call)
-        if own:
-            row = own[0]
-            latest[thread] = lane[own[-1]]
-            wait = None
-            if activities.kind[row] == 1 and (activities.pageable[row] or calls.texts[name] in _BLOCKING or long):
-                wait = _copy(row, start[row], end[row], began, until, long)
-            if wait is None and long and start[row] > until - NEAR_NS and constants.queue_seen:
-                if left.get(call, 0) >= _QUEUE_SHARE * constants.queue:
-                    wait = _full_queue(row, began, until, usual, ended, ends)
-            if wait is not None:
-                found[call] = wait
-            continue
-        freed = memory[name] and took > MEMORY_NS
-        if not syncs[name] and not freed:
-            continue
-        sources = streams.last(began)
-        text = calls.texts[name]
-        if "Stream" in text or "Event" in text:
-            known = events.waits.by_correlation.get(correlation)
-            if known is not None and known[0] >= 0 and "Event" not in text:
-                sources = [row for row in sources if stream[row] == known[0]] or sources
-            elif known is not None and known[1] >= 0:
-                sources = [row for row in sources if stream[row] == known[1]] or sources
-            elif took > max(12_000.0, 2 * shortest[name]):
-                sources = _explaining(events, ended, ends, began, until) or sources
-            else:
-                sources = [row for row in sources if lane[row] == latest.get(thread)]
-        sources = [row for row in sources if end[row] <= until + NEAR_NS]
-        if not sources:
-            continue
-        last = max(end[row] for row in sources)
-        if last > began:
-            kind: Kind = "memory" if freed else "sync"
-            found[call] = Wait(kind, tuple(sources), min(took, _SYNC_OWN_NS), until - last)
-        else:
-            found[call] = Wait("done", tuple(sources), took, 0.0)
-    return found
+    made: list[tuple[list[float], list[int]]] = []
+    for lane in np.unique(activities.lane).tolist():
+        rows = np.flatnonzero(activities.lane == lane)
+        call = activities.call[rows]
+        begin = np.where(call != NONE, calls.start[np.maximum(call, 0)], -np.inf)
+        made.append((np.maximum.accumulate(begin).tolist(), rows.tolist()))
+    return made
 
 
 def _copy(row: int, start: float, end: float, began: float, until: float, long: bool) -> Wait | None:
@@ -159,17 +189,5 @@ def _full_queue(row: int, began: float, until: float, usual: float, ended: list[
     return Wait("queue", (ended[at],), min(until - began, usual), until - ends[at])
 
 
-def _explaining(events: Events, ended: list[int], ends: list[float], began: float, until: float) -> list[int]:
-    """The launched activity whose end explains a return: the last to end before it, and after the call began."""
-    activities, calls = events.activities, events.calls
-    at = bisect_right(ends, until + NEAR_NS) - 1
-    while at >= 0 and ends[at] > began:
-        launch = activities.call[ended[at]]
-        if launch == NONE or calls.start[launch] < began:
-            return [ended[at]]
-        at -= 1
-    return []
-
-
-def _tenth(values: np.ndarray) -> float:
+def _tenth(values: Floats) -> float:
     return float(np.sort(values)[int(0.1 * len(values))]) if len(values) else 5_000.0

@@ -1,6 +1,6 @@
-"""What a trace says of its machine: launch latency, the gap between activities, the return from a wait, the queue's length.
+"""What a trace says of its machine: launch latency, gaps between activities, how long the launch queue is.
 
-The figures behind the rules are those of PRICING.md, measured on public traces; each constant says what it is.
+The figures behind the limits were measured on public traces of training; each constant says what it is.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from gpudoctor.analysis.simulate.graph import (
     WAIT,
     Graph,
 )
-from gpudoctor.analysis.simulate.points import CALL_END
 
 PINNED_NS = 5_000.0
 """What the call of an asynchronous copy from pinned memory takes the host at most."""
@@ -112,7 +111,7 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
     source = edges.source
     if edit.host:
         weight -= _host_part(graph, weight, base) * _gone(graph, edit.host)
-    kind, owner, peer = edges.kind, edges.owner, edges.peer
+    kind, owner = edges.kind, edges.owner
     activity = np.isin(kind, (LAUNCH, STREAM, CROSS, ROOM, RUN))
     if (edit.scale != 1.0).any():
         run = kind == RUN
@@ -123,9 +122,7 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
         weight[mine & np.isin(kind, (LAUNCH, STREAM, RUN))] = 0.0
         weight[mine & np.isin(kind, (CROSS, ROOM))] = -np.inf
     if edit.freed.any():
-        waits = np.flatnonzero(
-            (kind == WAIT) & (graph.points.kind[np.minimum(owner, len(graph.points) - 1)] == CALL_END)
-        )
+        waits = np.flatnonzero(kind == WAIT)
         weight[waits[edit.freed[graph.points.ref[owner[waits]]]]] = -np.inf
     if edit.moved.any():
         source = _move(graph, edit.moved, weight)

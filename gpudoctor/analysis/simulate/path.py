@@ -6,6 +6,7 @@ import numpy as np
 
 from gpudoctor.analysis.simulate.events import Floats, Ints
 from gpudoctor.analysis.simulate.graph import Graph
+from gpudoctor.analysis.simulate.replay import finishing
 
 
 def edges_to(graph: Graph, times: Floats, weight: Floats, node: int) -> Ints:
@@ -23,9 +24,7 @@ def edges_to(graph: Graph, times: Floats, weight: Floats, node: int) -> Ints:
 
 def last_nodes(graph: Graph, times: Floats) -> Ints:
     """Of each stretch of profiled steps the node that is done last."""
-    nodes = np.concatenate((graph.point_node, graph.end_node))
-    when = np.concatenate((graph.points.time, graph.events.activities.start))
-    stretch = graph.events.stretch(when)
+    nodes, stretch = finishing(graph)
     found = []
     for number in range(len(graph.events.cuts)):
         mine = nodes[stretch == number]
@@ -47,4 +46,19 @@ def opaque_share(graph: Graph, times: Floats) -> float:
         known[0] = max(0.0, known[0] - max(cuts[number], 0.0))
         unexplained += float(known.sum())
         total += max(1.0, float(times[node]) - float(cuts[number]))
-    return min(1.0, unexplained / total) if total else 0.0
+    return min(1.0, max(0.0, unexplained / total)) if total else 0.0
+
+
+def opaque_of_steps(graph: Graph, times: Floats) -> Floats:
+    """By step: the waits on the critical path up to its end that nothing explains, ns."""
+    events = graph.events
+    made = np.zeros(len(events.step))
+    for node in last_nodes(graph, times).tolist():
+        path = edges_to(graph, times, graph.edges.anchored, node)
+        unexplained = graph.edges.opaque[path]
+        rows = np.flatnonzero(unexplained > 0)
+        when = graph.time[graph.edges.target[path[rows]]]
+        step = np.clip(np.searchsorted(events.step_start, when, side="right") - 1, 0, None)
+        inside = np.maximum(np.minimum(unexplained[rows], when - events.step_start[step]), 0.0)
+        np.add.at(made, step, inside)
+    return made

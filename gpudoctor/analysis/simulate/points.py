@@ -1,4 +1,4 @@
-"""The points of the host's threads: where operators, runtime calls and steps begin and end, in the order of the program.
+"""The points of the host's threads: begins and ends of operators, runtime calls and steps, in the program's order.
 
 The order at equal times decides whether an edit of the graph is right: an end that is sorted behind the begin that
 follows it loses a whole wait, and the unchanged replay does not show it.
@@ -16,7 +16,7 @@ from gpudoctor.analysis.simulate.events import NONE, ROUNDING_NS, Events, Floats
 OP_START, OP_END, CALL_START, CALL_END, STEP_START, STEP_END = range(6)
 
 HANDOVER_NS = 10_000.0
-"""Silence of a thread from which another may have kept it waiting (PRICING.md, edge 1)."""
+"""Silence of a thread from which another may have kept it waiting."""
 
 _ENDS, _STEPS, _STARTS, _EMPTY = range(4)
 """Order at equal times: ends of what took time, steps, begins, ends of what took none."""
@@ -89,12 +89,13 @@ def _nested(thread: Ints, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Begins and ends that nest: what begins up to a rounding before its predecessor's end begins at that end, and what
     overruns what it lies in by a rounding ends with it."""
     begins, ends = start.tolist(), end.tolist()
-    last, stack, low = None, [], 0.0
-    for row, (group, begin, until) in enumerate(zip(thread.tolist(), begins, ends, strict=True)):
+    last, low = NONE - 1, 0.0
+    stack: list[float] = []
+    for row, group in enumerate(thread.tolist()):
         if group != last:
             last, stack, low = group, [], -np.inf
-        begin = max(begin, low)
-        until = max(until, begin)
+        begin = max(begins[row], low)
+        until = max(ends[row], begin)
         while stack and stack[-1] <= begin:
             stack.pop()
         while stack and until > stack[-1] and stack[-1] - begin <= ROUNDING_NS:

@@ -78,11 +78,20 @@ def step_times(graph: Graph, times: Floats) -> Floats:
     return made
 
 
+def finishing(graph: Graph) -> tuple[Ints, Ints]:
+    """The nodes that end the work, and their stretches: device activities, and points of the threads that train.
+
+    Other threads (a watchdog that asks for events) go on at their own pace, whatever becomes of the step.
+    """
+    ours = np.flatnonzero(np.isin(graph.points.thread, (graph.events.main, *graph.events.autograd)))
+    nodes = np.concatenate((graph.point_node[ours], graph.end_node))
+    when = np.concatenate((graph.points.time[ours], graph.events.activities.start))
+    return nodes, graph.events.stretch(when)
+
+
 def ends(graph: Graph, times: Floats) -> Floats:
-    """When all work of each stretch of profiled steps is done, the device's included."""
-    stretches = len(graph.events.cuts)
-    made = np.full(stretches, -np.inf)
-    nodes = np.concatenate((graph.point_node, graph.end_node))
-    when = np.concatenate((graph.points.time, graph.events.activities.start))
-    np.maximum.at(made, graph.events.stretch(when), times[nodes])
+    """When all work of each stretch of profiled steps is done, the device's included, in nanoseconds."""
+    nodes, stretch = finishing(graph)
+    made = np.full(len(graph.events.cuts), -np.inf)
+    np.maximum.at(made, stretch, times[nodes])
     return made

@@ -1,7 +1,4 @@
-"""Why each device activity began when it did: its launch, its stream, an event of another stream, room on the device.
-
-Edges 2 to 6, 10 and 11 of PRICING.md.
-"""
+"""Why each device activity began when it did: its launch, its stream, an event of another stream, room on the device."""
 
 from __future__ import annotations
 

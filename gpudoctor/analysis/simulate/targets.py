@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from gpudoctor.analysis.simulate.edits import Edit, HostTime
 from gpudoctor.analysis.simulate.events import NONE, Bools, Floats, Ints
 from gpudoctor.analysis.simulate.graph import Graph
 from gpudoctor.profile import Profile
+
 
 def edit_of(
     profile: Profile, graph: Graph, kind: str, on: str, ids: Sequence[int], remains: float | None = None
@@ -215,7 +217,7 @@ def _launch(targets: _Targets, edit: Edit, found: _Found, remains: float) -> Non
 
 
 def _align(targets: _Targets, edit: Edit, found: _Found, remains: float) -> None:
-    """Collectives of one size take what the shortest of them takes: the rest of their time they wait for other ranks."""
+    """Collectives of one size take what the shortest takes: the rest of their time they wait for other ranks."""
     rows = np.flatnonzero(found.activities & targets.activities.communication)
     length = targets.activities.end - targets.activities.start
     kinds = _sizes(targets.profile, targets.activities.id[rows])
