@@ -113,8 +113,8 @@ def price(profile: Profile, made: Sequence[Made], step_ns: int | None) -> Pricin
 def _edit(profile: Profile, played: Simulation, made: Made) -> Edit | None:
     what_if, row = made.rule.what_if, made.row
     events = row.get("events")
-    if what_if is None or (not events and what_if.events != "all"):
-        return None
+    if what_if is None or made.finding.saving is None or (not events and what_if.events != "all"):
+        return None  # a rule that gives no price of its own says that the recording has none
     remedy = row.get("remedy")
     kind = what_if.remedies.get(remedy, what_if.edit) if isinstance(remedy, str) else what_if.edit
     ids = [int(event) for event in events or () if event is not None]

@@ -1,4 +1,4 @@
-"""What each runtime call of the host waited for: a synchronisation, a blocking copy, memory given back, a full queue."""
+"""What each call of the host waited for: a synchronisation, a blocking copy, memory given back, a full queue."""
 
 from __future__ import annotations
 

@@ -99,11 +99,12 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Outermost operators: thread id, begin and end."""
+    """Outermost operators: thread id, begin, end, and whether the autograd engine runs them."""
 
     thread: Ints
     start: Floats
     end: Floats
+    engine: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,12 @@ def read(profile: Profile) -> Events | None:
     order = np.argsort(start, kind="stable")
     number, start, end = number[order], start[order], (start + _floats(steps["dur_ns"]))[order]
     follows = np.concatenate(([False], np.diff(number) == 1))
-    main, autograd = _threads(ops, calls, activities)
+    ranges = _outermost(ops)
+    main, autograd = _threads(ranges, calls, activities)
     return Events(
         activities,
         calls,
-        _outermost(ops),
+        ranges,
         _waits(profile.table("stream_waits")),
         number,
         start,
@@ -263,21 +265,20 @@ def _outermost(ops: pd.DataFrame) -> Ranges:
 
     Those can span a whole step, and then nothing could be told from where they begin and end.
     """
-    if ops.empty:
-        return Ranges(np.empty(0, np.int64), np.empty(0), np.empty(0))
     codes, texts = _texts(ops["name"])
-    real = np.array(["::" in text for text in texts], bool)[codes]
+    real = np.array(["::" in text for text in texts] or [False], bool)[codes]
+    engine = np.array([bool(_BACKWARD.search(text)) for text in texts] or [False], bool)[codes][real]
     start = _floats(ops["start_ns"])[real]
     end = start + np.maximum(_floats(ops["dur_ns"])[real], 0.0)
     thread = _ints(ops["thread"])[real]
     order = np.lexsort((-end, start, thread))
-    thread, start, end = thread[order], start[order], end[order]
+    thread, start, end, engine = thread[order], start[order], end[order], engine[order]
     kept, last, reach = [], None, 0.0
     for row, (group, begin, until) in enumerate(zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)):
         if group != last or (begin >= reach - ROUNDING_NS and until > reach):
             kept.append(row)
             last, reach = group, until
-    return Ranges(thread[kept], start[kept], end[kept])
+    return Ranges(thread[kept], start[kept], end[kept], engine[kept])
 
 
 def _waits(table: pd.DataFrame) -> Waits:
@@ -286,25 +287,21 @@ def _waits(table: pd.DataFrame) -> Waits:
 
 
 MIN_BACKWARD = (4, 0.02)
-"""Operators of the autograd engine, and their share of a thread's, from which it is a thread of the engine."""
+"""Outermost operators of the engine, and their share of a thread's, from which it is a thread of the engine."""
 
 MIN_LAUNCHES = 0.1
 """Share of all launches from which a thread belongs to the training step."""
 
 
-def _threads(ops: pd.DataFrame, calls: Calls, activities: Activities) -> tuple[int, tuple[int, ...]]:
+def _threads(ranges: Ranges, calls: Calls, activities: Activities) -> tuple[int, tuple[int, ...]]:
     """The thread of the training loop and those of the autograd engine.
 
-    The loop's thread is the one with most forward work: operators (without an operator: launches) that are not the
-    engine's. On a CPU the engine runs on the loop's own thread.
+    The loop's thread has most outermost operators that are not the engine's; without operators, most launches. On a
+    CPU the engine runs on the loop's own thread.
     """
-    launched = activities.call[activities.call != NONE]
-    launches = _counts(calls.thread[launched])
-    codes, texts = _texts(ops["name"])
-    engine = np.array([bool(_BACKWARD.search(text)) for text in texts] or [False], bool)[codes]
-    thread = _ints(ops["thread"])
-    total, backward, own = _counts(thread), _counts(thread[engine]), _counts(thread[~engine])
-    candidates = own or launches
+    launches = _counts(calls.thread[activities.call[activities.call != NONE]])
+    total, backward = _counts(ranges.thread), _counts(ranges.thread[ranges.engine])
+    candidates = _counts(ranges.thread[~ranges.engine]) or launches
     main = max(candidates, key=lambda key: candidates[key]) if candidates else 0
     least, share = MIN_BACKWARD
     found = {

@@ -230,7 +230,8 @@ class _Builder:
         activities, started = self.events.activities, self.begins
         rows = np.arange(len(activities))
         launched = activities.call != NONE
-        fixed = rows[~launched]
+        led = leading(started.before, launched) & (started.before != NONE)
+        fixed = rows[~launched & ~led]
         self._add(
             ORIGIN, np.zeros(len(fixed), np.int64), self.start + fixed, activities.start[fixed], fixed,
             opaque=activities.start[fixed],
@@ -238,10 +239,12 @@ class _Builder:
         self._launches(rows[launched & (activities.node == 0)])
         behind = rows[started.before != NONE]
         ours = launched[behind]
-        extra, opaque = started.extra[behind] * ours, started.opaque[behind] * ours
-        gap = np.where(ours, started.gap[behind], 0.0)
-        usual = np.where(activities.node[behind] > 0, self.constants.graph_gap, self.constants.gap) * ours
         ahead = started.before[behind]
+        extra, opaque = started.extra[behind] * ours, started.opaque[behind] * ours
+        seen = np.where(led[behind], activities.start[behind] - activities.end[ahead], 0.0)
+        gap = np.where(ours, started.gap[behind], seen)
+        usual = np.where(activities.node[behind] > 0, self.constants.graph_gap, self.constants.gap)
+        usual = np.where(ours, usual, seen)
         self._add(
             STREAM, self.end + ahead, self.start + behind, gap + extra, behind,
             constant=usual + opaque, peer=ahead, opaque=opaque,
@@ -323,6 +326,17 @@ class _Builder:
             call_start=self.call_start,
             call_end=self.call_end,
         )  # fmt: skip
+
+
+def leading(before: Ints, launched: Bools) -> Bools:
+    """Activities that were launched before the recording began: no launch of any before them on their stream is known.
+
+    They are work that the profiled steps inherit. A missing launch further on is a gap in the recording.
+    """
+    found = ~launched
+    for row in np.flatnonzero(found & (before != NONE)).tolist():  # a predecessor has a lower row
+        found[row] = found[before[row]]
+    return found
 
 
 def _without_source(target: Ints, nodes: int) -> Ints:

@@ -1,4 +1,4 @@
-"""Why each device activity began when it did: its launch, its stream, an event of another stream, room on the device."""
+"""Why each activity began when it did: its launch, its stream, an event of another stream, room on the device."""
 
 from __future__ import annotations
 
