@@ -66,10 +66,18 @@ def severity_of(rule: Rule, override: Severity | None, saving: Saving | None) ->
     elif saving is None:
         severity = rule.severity
     else:
-        high = saving.share >= ERROR_SHARE
-        severity = "error" if high else "warning" if saving.share >= WARNING_SHARE else "info"
+        share = _certain_share(saving)
+        severity = "error" if share >= ERROR_SHARE else "warning" if share >= WARNING_SHARE else "info"
     cap = rule.max_severity
     return severity if cap is None else max(severity, cap, key=SEVERITIES.index)
+
+
+def _certain_share(saving: Saving) -> float:
+    """The share that counts: of a range the lower end, and more where a fix adds more once others are made."""
+    if saving.low_ns is None or not saving.ns_per_step:
+        return saving.share
+    adds = 1.0 if saving.adds_ns is None else max(1.0, saving.adds_ns / saving.ns_per_step)
+    return min(1.0, saving.share * adds * min(1.0, saving.low_ns / saving.ns_per_step))
 
 
 def judged_again(rule: Rule, row: Mapping[str, Any], finding: Finding) -> Finding:

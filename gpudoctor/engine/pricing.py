@@ -6,7 +6,7 @@ wait save it once. So the fixes are replayed one by one, then on top of each oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,74 +40,149 @@ class Made:
     row: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Pricing:
-    """What the replay says.
-
-    Attributes:
-        made: the findings with their savings, without those that cost nothing; in the order they came.
-        replay: how far it is to be trusted, and what all fixes save together; None without a graph.
-        causes: finding (its place in `made`) → place of the finding whose fix makes its own useless.
-    """
-
-    made: tuple[Made, ...]
-    replay: Replay | None
-    causes: Mapping[int, int]
-
-
 @dataclass(slots=True)
 class _Fix:
-    """One finding's fix in the ranking."""
+    """One finding's fix: its place among the findings, its edit, what that saves alone and what it adds to others."""
 
     place: int
     edit: Edit
     what_if: WhatIf
-    priced: Priced
+    alone: Priced
     adds: float = 0.0
 
 
-def price(profile: Profile, made: Sequence[Made], step_ns: int | None) -> Pricing:
-    """Replays what can be replayed.
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The fixes on top of each other.
 
-    Args:
-        profile: the tables.
-        made: findings with the rows they were made of.
-        step_ns: time of a step that savings are shares of, ns.
+    Attributes:
+        adds: by place of the finding: what its fix adds to those ranked above it, ns.
+        causes: place of a finding → place of the one whose fix leaves it nothing to save.
+        together: what all fixes save at once; None without any.
     """
-    played = simulation(profile)
-    if played is None:
-        return Pricing(tuple(made), None, {})
-    errors = played.errors
-    facts = Replay(
-        steps=len(errors),
-        error=float(sorted(errors)[len(errors) // 2]),
-        worst_error=float(errors.max()),
-        opaque_share=played.opaque,
-        refused=played.refused,
-    )
-    if facts.refused is not None or not step_ns:
-        return Pricing(tuple(made), facts, {})
-    scale = min(1.0, step_ns / max(1.0, played.step_ns))
-    kept: list[Made] = []
-    fixes: list[_Fix] = []
-    for each in made:
-        edit = _edit(profile, played, each)
-        if edit is None or each.rule.what_if is None:
-            kept.append(each)
-            continue
-        found = _scaled(played.price(edit, doubt=each.rule.what_if.doubt), scale)
-        if len(played.graph.events.activities) and found.high < MIN_SHARE * step_ns:
-            continue
-        if each.finding.accepted is None:
-            fixes.append(_Fix(len(kept), edit, each.rule.what_if, found))
-        kept.append(replace(each, finding=replace(each.finding, saving=_saving(found, step_ns, facts.steps))))
-    causes = _rank(played, fixes, scale)
-    for fix in fixes:
-        saving = kept[fix.place].finding.saving
-        if saving is not None:
-            added = replace(saving, adds_ns=min(round(fix.adds), step_ns))
-            kept[fix.place] = replace(kept[fix.place], finding=replace(kept[fix.place].finding, saving=added))
-    return Pricing(tuple(kept), replace(facts, together=_together(played, fixes, scale, step_ns)), causes)
+
+    adds: Mapping[int, int]
+    causes: Mapping[int, int]
+    together: Saving | None
+
+
+class Pricing:
+    """The findings with what their fixes save.
+
+    Attributes:
+        made: the findings with the savings that a replay gives, without those that cost nothing; in the given order.
+        replay: how far the replay is to be trusted; None without a graph.
+    """
+
+    def __init__(self, profile: Profile, made: Sequence[Made], step_ns: int | None, replayed: bool = True) -> None:
+        """Replays what can be replayed.
+
+        Args:
+            profile: the tables.
+            made: findings with the rows they were made of.
+            step_ns: time of a step that savings are shares of, ns.
+            replayed: whether to; else the findings stay as they are.
+        """
+        self.made: list[Made] = list(made)
+        self.replay: Replay | None = None
+        self._fixes: list[_Fix] = []
+        self._played = simulation(profile) if replayed else None
+        if self._played is None:
+            return
+        errors = self._played.errors
+        self.replay = Replay(
+            steps=len(errors),
+            error=float(sorted(errors)[len(errors) // 2]),
+            worst_error=float(errors.max()),
+            opaque_share=self._played.opaque,
+            refused=self._played.refused,
+        )
+        if self.replay.refused is None and step_ns:
+            self._step_ns = step_ns
+            self._scale = min(1.0, step_ns / max(1.0, self._played.step_ns))
+            self._price_each(profile, self._played)
+
+    def _price_each(self, profile: Profile, played: Simulation) -> None:
+        made, self.made = self.made, []
+        for each in made:
+            edit = _edit(profile, played, each)
+            if edit is None or each.rule.what_if is None:
+                self.made.append(each)
+                continue
+            found = self._scaled(played.price(edit, doubt=each.rule.what_if.doubt))
+            if len(played.graph.events.activities) and found.high < MIN_SHARE * self._step_ns:
+                continue
+            self._fixes.append(_Fix(len(self.made), edit, each.rule.what_if, found))
+            saving = self._saving(found, each.finding.saving)
+            self.made.append(replace(each, finding=replace(each.finding, saving=saving)))
+
+    def rank(self, places: Collection[int]) -> Ranking:
+        """Puts the fixes of some findings on top of each other, the one that adds most first.
+
+        Args:
+            places: places in `made` of the findings that count: neither accepted nor explained by another.
+        """
+        fixes = [fix for fix in self._fixes if fix.place in places]
+        if self._played is None or not fixes:
+            return Ranking({}, {}, None)
+        ranked, replays = self._greedy(self._played, fixes)
+        causes = self._useless(self._played, ranked, replays)
+        whole = ranked[0].edit
+        for fix in ranked[1:]:
+            whole = whole.and_also(fix.edit)
+        together = self._saving(self._scaled(self._played.price(whole)))
+        adds = {fix.place: min(round(fix.adds), self._step_ns) for fix in ranked}
+        return Ranking(adds, causes, together)
+
+    def _greedy(self, played: Simulation, fixes: Sequence[_Fix]) -> tuple[list[_Fix], int]:
+        """The fixes by what each adds to those before it, and how many replays it took.
+
+        A fix can add more once others are made (a GPU that no longer waits for its data is bound by its kernels), so
+        all that are left are replayed again for each place, as long as the replays last.
+        """
+        left = sorted(fixes, key=lambda fix: -fix.alone.saving)
+        for fix in left:
+            fix.adds = fix.alone.saving
+        ranked: list[_Fix] = []
+        replays = 0
+        while left:
+            if ranked and replays + len(left) <= _MAX_REPLAYS:
+                made = [fix.edit for fix in ranked]
+                for fix in left:
+                    fix.adds = played.price(fix.edit, made).saving * self._scale
+                replays += len(left)
+                left.sort(key=lambda fix: -fix.adds)
+            ranked.append(left.pop(0))
+        return ranked, replays
+
+    def _useless(self, played: Simulation, ranked: Sequence[_Fix], replays: int) -> dict[int, int]:
+        """Findings whose fix adds nothing, with the one above them that alone makes it so."""
+        causes: dict[int, int] = {}
+        for number, fix in enumerate(ranked):
+            if fix.adds > VANISHED * fix.alone.saving:
+                continue
+            for other in ranked[:number]:
+                if other.what_if.edit in _NO_CAUSE or replays >= 2 * _MAX_REPLAYS or other.place in causes:
+                    continue
+                replays += 1
+                left = played.price(fix.edit, [other.edit]).saving * self._scale
+                if left <= VANISHED * fix.alone.saving:
+                    causes[fix.place] = other.place
+                    break
+        return causes
+
+    def _scaled(self, found: Priced) -> Priced:
+        """In the time of an unprofiled step, where the replay without the profiler's cost is longer still."""
+        return Priced(found.saving * self._scale, found.low * self._scale, found.high * self._scale)
+
+    def _saving(self, found: Priced, estimated: Saving | None = None) -> Saving:
+        """What a replay found; no fix saves more than the step, and what a model gave to replay stays a model's."""
+        ns, low, high = (min(round(value), self._step_ns) for value in (found.saving, found.low, found.high))
+        steps = self.replay.steps if self.replay else 0
+        basis = f"upper bound: {plural(steps, 'profiled step')} replayed without it"
+        if estimated is not None and not estimated.is_bound:
+            basis = f"{estimated.basis}; {plural(steps, 'profiled step')} replayed with that"
+        return Saving(ns, ns / self._step_ns, "simulated", basis, low, high)
 
 
 def _edit(profile: Profile, played: Simulation, made: Made) -> Edit | None:
@@ -138,57 +213,3 @@ def _remaining(profile: Profile, what_if: WhatIf, row: Mapping[str, Any], ids: S
     steps = max(1, int(rows[step].nunique()))
     total = float(rows["dur_ns"].sum()) / steps
     return None if total <= 0 else min(1.0, max(0.0, 1.0 - float(cost) / total))
-
-
-def _scaled(found: Priced, scale: float) -> Priced:
-    return Priced(found.saving * scale, found.low * scale, found.high * scale)
-
-
-def _saving(found: Priced, step_ns: int, steps: int) -> Saving:
-    """No fix saves more than the step."""
-    ns, low, high = (min(round(value), step_ns) for value in (found.saving, found.low, found.high))
-    basis = f"upper bound: {plural(steps, 'profiled step')} replayed without it"
-    return Saving(ns, ns / step_ns, "simulated", basis, low, high)
-
-
-def _together(played: Simulation, fixes: Sequence[_Fix], scale: float, step_ns: int) -> Saving | None:
-    if not fixes:
-        return None
-    whole = fixes[0].edit
-    for fix in fixes[1:]:
-        whole = whole.and_also(fix.edit)
-    return _saving(_scaled(played.price(whole), scale), step_ns, len(played.errors))
-
-
-def _rank(played: Simulation, fixes: list[_Fix], scale: float) -> dict[int, int]:
-    """Sorts the fixes by what each adds to those before it, and says which of them another makes useless.
-
-    A fix can add more once others are made (a GPU that no longer waits for its data is bound by its kernels), so all
-    that are left are replayed again for each place, as long as the replays last.
-    """
-    left = sorted(fixes, key=lambda fix: -fix.priced.saving)
-    for fix in left:
-        fix.adds = fix.priced.saving
-    ranked: list[_Fix] = []
-    replays = 0
-    while left:
-        if ranked and replays + len(left) <= _MAX_REPLAYS:
-            made = [fix.edit for fix in ranked]
-            for fix in left:
-                fix.adds = played.price(fix.edit, made).saving * scale
-            replays += len(left)
-            left.sort(key=lambda fix: -fix.adds)
-        ranked.append(left.pop(0))
-    fixes[:] = ranked
-    causes: dict[int, int] = {}
-    for number, fix in enumerate(ranked):
-        if fix.adds > VANISHED * fix.priced.saving:
-            continue
-        for other in ranked[:number]:
-            if other.what_if.edit in _NO_CAUSE or replays >= 2 * _MAX_REPLAYS or other.place in causes:
-                continue
-            replays += 1
-            if played.price(fix.edit, [other.edit]).saving * scale <= VANISHED * fix.priced.saving:
-                causes[fix.place] = other.place
-                break
-    return causes

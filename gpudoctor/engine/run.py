@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpudoctor.config import Config, Value, suggestion
 from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Replay, Run
@@ -11,7 +11,7 @@ from gpudoctor.engine.causes import nested
 from gpudoctor.engine.contract import check_tables, check_texts
 from gpudoctor.engine.finding import judged_again, make_finding
 from gpudoctor.engine.fingerprint import with_fingerprints
-from gpudoctor.engine.pricing import Made, Pricing, price
+from gpudoctor.engine.pricing import Made, Pricing
 from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.sandbox import RuleLimitError, Sandbox
 from gpudoctor.errors import UsageError
@@ -90,8 +90,9 @@ def diagnose(
             continue
         made += [Made(make_finding(rule, row, profile.sources, step_ns), rule, row) for row in rows]
         judged.append(rule)
-    pricing = price(profile, made, step_ns) if replayed else Pricing(tuple(made), None, {})
-    findings = with_fingerprints([_judged(each) for each in pricing.made], profile.sources)
+    by_id = {rule.id: rule for rule in known}
+    pricing = Pricing(profile, made, step_ns, replayed)
+    findings, replay = _ranked(profile, pricing, by_id)
     found = {finding.rule for finding in findings}
     for rule in judged:
         if rule.id in found:
@@ -101,9 +102,26 @@ def diagnose(
         else:
             passed.append(Passed(rule.id, rule.name, rule.title))
     not_measured.sort(key=lambda rule: rule.rule)
-    causes = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in pricing.causes.items()}
-    ranked = nested(sorted(findings, key=_rank), {rule.id: rule for rule in known}, causes)
-    return Outcome(tuple(ranked), tuple(not_measured), tuple(passed), pricing.replay)
+    return Outcome(tuple(findings), tuple(not_measured), tuple(passed), replay)
+
+
+def _ranked(profile: Profile, pricing: Pricing, rules: Mapping[str, Rule]) -> tuple[list[Finding], Replay | None]:
+    """The findings with their causes, by what each adds to those above it; and what all their fixes save together."""
+    findings = with_fingerprints([_judged(each) for each in pricing.made], profile.sources)
+    roots = {
+        place
+        for place, finding in enumerate(nested(findings, rules))
+        if finding.accepted is None and finding.explained_by is None
+    }
+    ranking = pricing.rank(roots)
+    for place, adds in ranking.adds.items():
+        saving = findings[place].saving
+        if saving is not None:
+            made = replace(pricing.made[place], finding=replace(findings[place], saving=replace(saving, adds_ns=adds)))
+            findings[place] = _judged(made)
+    useless = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in ranking.causes.items()}
+    facts = None if pricing.replay is None else replace(pricing.replay, together=ranking.together)
+    return nested(sorted(findings, key=_rank), rules, useless), facts
 
 
 def _step_ns(profile: Profile, run: Run | None) -> int | None:

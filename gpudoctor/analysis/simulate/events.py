@@ -126,7 +126,7 @@ class Events:
         step: numbers of the profiled steps, in order of time.
         step_start: their begins.
         step_end: their ends.
-        cuts: begin of each stretch of profiled steps that follow each other.
+        cuts: where each stretch of profiled steps that follow each other begins.
         main: thread of the training loop.
         autograd: threads that run the backward pass beside it.
     """
@@ -141,6 +141,11 @@ class Events:
     cuts: Floats
     main: int
     autograd: tuple[int, ...]
+
+    @property
+    def stretch_start(self) -> Floats:
+        """Begin of the first step of each stretch."""
+        return self.step_start[np.unique(self.stretch(self.step_start), return_index=True)[1]]
 
     def stretch(self, time: Floats) -> Ints:
         """Number of the stretch that each time lies in; what lies before the first belongs to it."""
@@ -158,7 +163,9 @@ def read(profile: Profile) -> Events | None:
     number, start = _ints(steps["step"]), _floats(steps["start_ns"])
     order = np.argsort(start, kind="stable")
     number, start, end = number[order], start[order], (start + _floats(steps["dur_ns"]))[order]
-    follows = np.concatenate(([False], np.diff(number) == 1))
+    breaks = np.flatnonzero(np.diff(number) != 1)
+    begun = np.sort(np.concatenate((calls.start, calls.end, activities.start, activities.end)))
+    cuts = [float(start[0]), *(_quiet(begun, float(end[row]), float(start[row + 1])) for row in breaks.tolist())]
     ranges = _outermost(ops)
     main, autograd = _threads(ranges, calls, activities)
     return Events(
@@ -169,10 +176,17 @@ def read(profile: Profile) -> Events | None:
         number,
         start,
         end,
-        start[~follows],
+        np.array(cuts),
         main,
         autograd,
     )
+
+
+def _quiet(times: Floats, since: float, until: float) -> float:
+    """The middle of the longest time in which nothing was recorded: between two stretches the profiler was off."""
+    inside = np.concatenate(([since], times[(times > since) & (times < until)], [until]))
+    at = int(np.argmax(np.diff(inside)))
+    return float(inside[at] + inside[at + 1]) / 2
 
 
 def _profiled(steps: pd.DataFrame, ops: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:

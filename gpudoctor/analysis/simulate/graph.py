@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpudoctor.analysis.simulate.blocking import Wait, waits
+from gpudoctor.analysis.simulate.constants import QUEUE as QUEUE_LENGTH
 from gpudoctor.analysis.simulate.constants import TAIL_NS, Constants, measure
 from gpudoctor.analysis.simulate.events import NONE, Bools, Events, Floats, Ints
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, HANDOVER_NS, Points, points
@@ -230,7 +231,7 @@ class _Builder:
         activities, started = self.events.activities, self.begins
         rows = np.arange(len(activities))
         launched = activities.call != NONE
-        led = leading(started.before, launched) & (started.before != NONE)
+        led = inherited(started.before, launched, activities.lane) & (started.before != NONE)
         fixed = rows[~launched & ~led]
         self._add(
             ORIGIN, np.zeros(len(fixed), np.int64), self.start + fixed, activities.start[fixed], fixed,
@@ -328,14 +329,19 @@ class _Builder:
         )  # fmt: skip
 
 
-def leading(before: Ints, launched: Bools) -> Bools:
+def inherited(before: Ints, launched: Bools, lane: Ints) -> Bools:
     """Activities that were launched before the recording began: no launch of any before them on their stream is known.
 
-    They are work that the profiled steps inherit. A missing launch further on is a gap in the recording.
+    They are work that the profiled steps inherit, at most as much as the launch queue holds. A missing launch further
+    on, or a stream without any launch, is a gap in the recording.
     """
     found = ~launched
     for row in np.flatnonzero(found & (before != NONE)).tolist():  # a predecessor has a lower row
         found[row] = found[before[row]]
+    for stream in np.unique(lane[found]).tolist():
+        mine = lane == stream
+        if not launched[mine].any() or int(found[mine].sum()) > QUEUE_LENGTH:
+            found[mine] = False
     return found
 
 

@@ -39,13 +39,14 @@ def opaque_share(graph: Graph, times: Floats) -> float:
     Where the path begins at an activity without a recorded launch, all time up to that activity is of this kind.
     """
     unexplained = total = 0.0
-    cuts = np.append(graph.events.cuts, np.inf)
-    for number, node in enumerate(last_nodes(graph, times).tolist()):
+    starts = graph.events.stretch_start.tolist()
+    for start, node in zip(starts, last_nodes(graph, times).tolist(), strict=True):
         path = edges_to(graph, times, graph.edges.anchored, node)
-        known = np.minimum(graph.edges.opaque[path], graph.edges.anchored[path])
-        known[0] = max(0.0, known[0] - max(cuts[number], 0.0))
+        known = graph.edges.opaque[path]
+        if graph.edges.source[path[0]] == 0:
+            known[0] = max(0.0, known[0] - start)
         unexplained += float(known.sum())
-        total += max(1.0, float(times[node]) - float(cuts[number]))
+        total += max(1.0, float(times[node]) - start)
     return min(1.0, max(0.0, unexplained / total)) if total else 0.0
 
 

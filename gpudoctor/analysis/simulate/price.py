@@ -23,7 +23,9 @@ MAX_OPAQUE = 0.10
 """Share of unexplained waits on the critical path beyond which nothing is priced: they would not move with an edit."""
 
 PROFILER_NS = 2_000.0
-"""What the profiler adds to an operator in a trace of others, about: 1 to 4 µs in our own runs, which say what it is. It widens a range, and gives no price.
+"""What the profiler adds to an operator in a trace of others, about: 1 to 4 µs in runs that we recorded and could tell.
+
+It widens a range and gives no price.
 """
 
 _MAX_PROFILER = 0.8

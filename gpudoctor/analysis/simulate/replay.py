@@ -79,13 +79,13 @@ def step_times(graph: Graph, times: Floats) -> Floats:
 
 
 def finishing(graph: Graph) -> tuple[Ints, Ints]:
-    """The nodes that end the work, and their stretches: device activities, and points of the threads that train.
+    """The nodes that end the work, and their stretches: ends of steps, and of device activities.
 
-    Other threads (a watchdog that asks for events) go on at their own pace, whatever becomes of the step.
+    What the host does later is no part of it: the profiler's own end, other threads at a pace of their own.
     """
-    ours = np.flatnonzero(np.isin(graph.points.thread, (graph.events.main, *graph.events.autograd)))
-    nodes = np.concatenate((graph.point_node[ours], graph.end_node))
-    when = np.concatenate((graph.points.time[ours], graph.events.activities.start))
+    steps = np.flatnonzero(graph.points.kind == STEP_END)
+    nodes = np.concatenate((graph.point_node[steps], graph.end_node))
+    when = np.concatenate((graph.events.step_start[graph.points.ref[steps]], graph.events.activities.start))
     return nodes, graph.events.stretch(when)
 
 
