@@ -20,7 +20,13 @@ from gpudoctor.reporters.wording import unjudged
 def zero_fills(**facts: Any) -> Profile:
     """A profile in which GD505 owns 3 ms of each step."""
     steps = [
-        {"step": i, "dur_ns": 10_000_000, "observation": "detail" if i in (2, 3) else "bare", "warmup": i < 2}
+        {
+            "step": i,
+            "start_ns": i * 10_000_000,
+            "dur_ns": 10_000_000,
+            "observation": "detail" if i in (2, 3) else "bare",
+            "warmup": i < 2,
+        }
         for i in range(12)
     ]
     ops = [
@@ -28,7 +34,9 @@ def zero_fills(**facts: Any) -> Profile:
             "op": i,
             "name": "aten::_foreach_zero_",
             "step": step,
+            "start_ns": step * 10_000_000 + 5_000_000,
             "dur_ns": 3_000_000,
+            "thread": 1,
             "observation": "detail",
             "phase": "optimizer",
             "file": "train.py",

@@ -41,8 +41,12 @@ def test_resnet50_with_four_workers_does_not(version: str) -> None:
 
 def test_resnet50_on_a_v100_computes_in_float32_and_copies_from_pageable_memory() -> None:
     made = found("tbplugin/resnet50_num_workers_4.1623212756351.pt.trace.json.gz")
-    assert made["GD402"].severity == "error"  # 394 of 838 ms are float32 convolutions
-    assert made["GD302"].severity == "info"  # 19 ms of exposed copies in six steps
+    # 394 of 838 ms are float32 convolutions, but the host holds the step, at least as long as it is profiled
+    assert made["GD402"].severity == "info"
+    assert made["GD402"].saving is not None
+    assert made["GD402"].saving.ns_per_step < 1_500_000
+    assert (made["GD402"].saving.high_ns or 0) > 8_000_000
+    assert made["GD302"].severity == "warning"  # they hold up the host, which then launches late
     assert "GD401" not in made  # no TF32 before Ampere
     assert made["GD402"].remedy is not None
     assert "dtype=torch.float16" in made["GD402"].remedy.text
@@ -51,15 +55,21 @@ def test_resnet50_on_a_v100_computes_in_float32_and_copies_from_pageable_memory(
 
 
 def test_half_precision_is_a_warning_where_the_loader_keeps_the_gpu_idle() -> None:
-    made = found("tbplugin/resnet50_num_workers_0.1623143089861.pt.trace.json.gz")["GD402"]
-    assert made.severity == "warning"
-    assert "The GPU idles 44 % of the step" in made.message
+    made = found("tbplugin/resnet50_num_workers_0.1623143089861.pt.trace.json.gz")
+    half, loader = made["GD402"], made["GD601"]
+    assert half.severity == "warning"
+    assert "The GPU idles 44 % of the step" in half.message
+    assert half.saving is not None and loader.saving is not None
+    assert half.saving.share < 0.02  # as it is, the next batch is not there when the GPU is done
+    assert 12_000_000 < (half.saving.adds_ns or 0) < 14_000_000  # once it is, the GPU is what the step waits for
 
 
-def test_zeroed_gradients_are_priced_by_their_kernels_where_only_profiled_steps_were_seen() -> None:
+def test_zeroed_gradients_are_priced_by_their_launches_in_a_range_where_only_profiled_steps_were_seen() -> None:
     made = found("tbplugin/resnet50_num_workers_4.1623212756351.pt.trace.json.gz")["GD505"]
     assert made.severity == "info"  # 966 fills of about 1 µs in six steps; the host took 39 ms to launch them
-    assert made.saving is not None and 160_000 < made.saving.ns_per_step < 180_000
+    assert made.saving is not None
+    assert 4_000_000 < made.saving.ns_per_step < 4_500_000  # the host holds the step
+    assert 2_000_000 < (made.saving.low_ns or 0) < 2_500_000  # which the profiler slows
 
 
 def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden() -> None:
@@ -67,6 +77,7 @@ def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden()
     assert set(made) == {"GD408", "GD801"}
     finding = made["GD801"]
     assert finding.severity == "warning"  # one rank cannot tell sending from a wait that every step has
+    assert finding.saving is not None and finding.saving.grade == "simulated"
     assert finding.where is None  # all-reduces come from hooks without a line; only 10 µs broadcasts have one
     assert finding.remedy is not None
     assert "collectives already run 83 % of the step" in finding.remedy.text
@@ -82,7 +93,7 @@ def test_a_convolution_library_that_transposes_is_priced_by_its_transposes() -> 
 def test_a_recommender_on_a100_reads_values_between_its_collectives() -> None:
     made = found("hta/trace_diff_control__control.json.gz")
     assert set(made) == {"GD201", "GD301", "GD402", "GD407"}
-    assert {rule for rule, finding in made.items() if finding.severity == "warning"} == {"GD301", "GD402"}
+    assert {rule for rule, finding in made.items() if finding.severity == "warning"} == {"GD301"}
     assert "_local_scalar_dense" in made["GD301"].message
     assert "TF32" in made["GD402"].message
 

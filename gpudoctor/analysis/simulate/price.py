@@ -22,10 +22,11 @@ traces of training the worst step is off by 0.3 %."""
 MAX_OPAQUE = 0.10
 """Share of unexplained waits on the critical path beyond which nothing is priced: they would not move with an edit."""
 
-PROFILER_NS = 2_000.0
-"""What the profiler adds to an operator in a trace of others, about: 1 to 4 µs in runs that we recorded and could tell.
+PROFILER_NS = {"light": 3_000.0, "detail": 8_000.0}
+"""What the profiler can have added to each operator of a trace that others recorded, without and with stacks or shapes.
 
-It widens a range and gives no price.
+Under torch 2 on a current core it is 1.3 and 3.4 µs (a step of 7.5 ms took 46 % and 113 % longer); older cores and
+releases take twice that and more. It only widens ranges: such a trace has no unprofiled steps that would tell.
 """
 
 _MAX_PROFILER = 0.8
@@ -106,7 +107,7 @@ class Simulation:
         step_ns = profile.facts.get("step_ns")
         load = _profiled_events(profile, self.graph)
         if "trace" in profile.facts:
-            found.append(_lightened(self.graph, load, PROFILER_NS))
+            found.append(_lightened(self.graph, load, PROFILER_NS[_mode(profile)]))
         elif step_ns:
             least = float(profile.facts.get("event_cost_ns") or 0.0)
             cost = self._fitted(load, least, float(step_ns))
@@ -186,6 +187,11 @@ def simulation(profile: Profile) -> Simulation | None:
         return None
     events = read(profile)
     return None if events is None else Simulation(profile, events)
+
+
+def _mode(profile: Profile) -> str:
+    """How a trace was recorded."""
+    return "detail" if profile.table("steps")["observation"].eq("detail").fillna(False).any() else "light"
 
 
 def _observed(profile: Profile, events: Events) -> Bools:

@@ -98,7 +98,10 @@ VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
         frozenset({"GD302"}),
     ),
     "a step of its own pace with a read at its end": (partial(launches, batch=65_536, reads=True), frozenset()),
-    "a launch-bound step with a read at its end": (partial(launches, batch=4096, reads=True), frozenset({"GD202"})),
+    "a launch-bound step with a read at its end": (
+        partial(launches, batch=4096, reads=True),
+        frozenset({"GD202", "GD301"}),
+    ),
     "attention on short sequences": (partial(layers.attending, fused=False, samples=256, length=32), frozenset()),
     "a formula for an activation on small tensors": (
         partial(layers.activating, fused=False, batch=512),
@@ -111,7 +114,7 @@ VARIANTS: dict[str, tuple[Callable[[Torch], None], frozenset[str]]] = {
     ),
     "sizes of images that change, without a search": (
         partial(images.convolving, channels_last=True, sizes=4),
-        frozenset(),
+        frozenset({"GD301"}),
     ),
     "half of the layers of an odd width, in float32": (
         partial(layers.widening, width=2049, dtype=FLOAT),
