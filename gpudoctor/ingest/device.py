@@ -1,4 +1,4 @@
-"""Fills the tables of a GPU's activities from a decoded trace: kernels, runtime_calls, collectives, memory_events."""
+"""Fills the tables of a GPU's activities from a decoded trace: kernels, calls, collectives, memory, stream waits."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Device:
     runtime_calls: Columns
     collectives: Columns
     memory_events: Columns
+    stream_waits: Columns
 
 
 def build(trace: Trace, windows: Sequence[Window], offset_ns: int, ops: Ops, first: tuple[int, int] = (0, 0)) -> Device:
@@ -68,10 +69,11 @@ def build(trace: Trace, windows: Sequence[Window], offset_ns: int, ops: Ops, fir
     _mark_blocking(kernels, calls)
     collectives = collectives_of(trace, kernels)
     memory = _memory(trace, windows, ops)
-    for table in (kernels, calls, collectives, memory):
+    waits = _stream_waits(trace)
+    for table in (kernels, calls, collectives, memory, waits):
         if table:
             table["start_ns"] = _ints(table["start_ns"]) + offset_ns
-    return Device(kernels, calls, collectives, memory)
+    return Device(kernels, calls, collectives, memory, waits)
 
 
 def busiest(trace: Trace) -> int | None:
@@ -305,6 +307,20 @@ def _mark_blocking(kernels: Columns, calls: Columns) -> None:
         waited = (_ints(calls["start_ns"])[rows] + _ints(calls["dur_ns"])[rows] >= ends) | pageable
         blocks[rows[waited]] = True
     calls["blocks"] = blocks
+
+
+# -- synchronisation -------------------------------------------------------------------------------------------------
+
+
+def _stream_waits(trace: Trace) -> Columns:
+    """What the device's own record says of synchronisations; streams and records of -1 mean none."""
+    table = trace.table("sync")
+    if not len(table):
+        return {}
+    table = table.take(np.argsort(table["start_ns"], kind="stable"))
+    names = ("correlation", "device", "stream", "waits_for_stream", "waits_for_record")
+    given: Columns = {name: np.where(table[name] >= 0, table[name], MISSING) for name in names}
+    return {"start_ns": table["start_ns"], "dur_ns": np.maximum(table["dur_ns"], 0), **given}
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

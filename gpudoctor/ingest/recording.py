@@ -224,7 +224,7 @@ def _without_device(traced: Mapping[str, object]) -> list[str]:
 
 
 _COMPILE_TABLES = ("compilations", "graph_breaks", "recompiles", "cache", "generated_kernels", "extern_calls")
-_DEVICE_TABLES = ("kernels", "runtime_calls", "collectives", "memory_events")
+_DEVICE_TABLES = ("kernels", "runtime_calls", "collectives", "memory_events", "stream_waits")
 
 
 def _traces(

@@ -72,11 +72,13 @@ def _device_tables(
     made = device.build(trace, cut, -zero, op_rows)
     tables: dict[str, Columns] = {}
     missing: dict[str, str] = {}
-    for name in ("kernels", "runtime_calls", "collectives", "memory_events"):
+    for name in ("kernels", "runtime_calls", "collectives", "memory_events", "stream_waits"):
         if filled := getattr(made, name):
             tables[name] = filled
         elif name == "memory_events":
             missing[name] = "the trace has no memory events"
+        elif name == "stream_waits":
+            missing[name] = "the trace has no record of synchronisations"
         else:
             missing[name] = "the trace has no device activities"
     if made.kernels:

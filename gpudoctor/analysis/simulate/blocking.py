@@ -11,7 +11,7 @@ import numpy as np
 
 from gpudoctor.analysis.simulate.constants import Constants, outstanding
 from gpudoctor.analysis.simulate.events import KINDS, NONE, Events, Floats, Ints
-from gpudoctor.analysis.simulate.streams import NEAR_NS
+from gpudoctor.analysis.simulate.streams import NEAR_NS, records
 
 _SYNC = re.compile(r"^(cuda|hip)(Stream|Device|Event|Ctx)Synchronize|^cu(Stream|Ctx|Event)Synchronize")
 _MEMORY = re.compile(r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister|Malloc|HostAlloc|HostMalloc)$")
@@ -90,6 +90,7 @@ class _Search:
         self._shortest = [_tenth(duration[calls.name == name]) for name in range(len(calls.texts))]
         self._latest: dict[int, int] = {}
         self._lanes = _lanes(events)
+        self._recorded = records(calls)
 
     def launching(self, call: int) -> Wait | None:
         """A call that launched something: a copy that it waited for, or room in the queue."""
@@ -132,9 +133,11 @@ class _Search:
         if "Stream" not in text and "Event" not in text:
             return last
         known = self.events.waits.by_correlation.get(int(self.events.calls.correlation[call]))
-        about = NONE if known is None else known[1] if "Event" in text else known[0]
-        if about >= 0:
-            return [row for row in last if self._stream[row] == about] or last
+        if known is not None and "Event" in text and known[1] >= 0:
+            recorded = self._last(self._recorded.get(known[2], began))
+            return [row for row in recorded if self._stream[row] == known[1]] or last
+        if known is not None and "Event" not in text and known[0] >= 0:
+            return [row for row in last if self._stream[row] == known[0]] or last
         if self._until[call] - began > max(_MIN_WAIT_NS, 2 * self._shortest[name]):
             return self._explaining(began, self._until[call]) or last
         return [row for row in last if self._lane[row] == self._latest.get(self._thread[call])]

@@ -133,8 +133,7 @@ def _waited(events: Events) -> list[tuple[int, int]]:
     """
     activities, calls = events.activities, events.calls
     waits = np.array([bool(_WAIT.search(text)) for text in calls.texts] or [False], bool)[calls.name]
-    records = np.array([bool(_RECORD.search(text)) for text in calls.texts] or [False], bool)[calls.name]
-    recorded = {int(calls.correlation[row]): float(calls.start[row]) for row in np.flatnonzero(records)}
+    recorded = records(calls)
     launches: dict[int, list[int]] = defaultdict(list)
     for row, of in enumerate(activities.call.tolist()):
         if of != NONE:
@@ -176,6 +175,12 @@ def _waited(events: Events) -> list[tuple[int, int]]:
     for rows in launches.values():
         found += _inside_graph(rows, lane, start, end)
     return found
+
+
+def records(calls: Calls) -> dict[int, float]:
+    """When each event was recorded, by correlation id of the call that did."""
+    named = np.array([bool(_RECORD.search(text)) for text in calls.texts] or [False], bool)[calls.name]
+    return {int(calls.correlation[row]): float(calls.start[row]) for row in np.flatnonzero(named)}
 
 
 def _by_stream(activities: Activities, calls: Calls) -> dict[tuple[int, int], tuple[list[float], list[int]]]:
