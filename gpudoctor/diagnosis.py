@@ -55,6 +55,7 @@ class Saving:
         high_ns: most that it saves; null likewise.
         adds_ns: what it still saves once the findings above it are fixed; null likewise.
         memory_bytes: device memory that a fix gives back at the peak; null when that is not what it saves.
+        compile_ns: compile time of the whole run that a fix takes away; null likewise.
     """
 
     ns_per_step: int
@@ -65,6 +66,12 @@ class Saving:
     high_ns: int | None = None
     adds_ns: int | None = None
     memory_bytes: int | None = None
+    compile_ns: int | None = None
+
+    @property
+    def of_time(self) -> bool:
+        """Whether it is time of the steps, and not only memory or compile time."""
+        return self.ns_per_step > 0 or (self.memory_bytes is None and self.compile_ns is None)
 
     @property
     def of_compiling(self) -> bool:

@@ -63,7 +63,7 @@ def severity_of(rule: Rule, override: Severity | None, saving: Saving | None) ->
     """The row's own severity, else the saving's share on the scale, else the rule's default; capped by the rule."""
     if override is not None:
         severity = override
-    elif saving is None:
+    elif saving is None or not saving.of_time:
         severity = rule.severity
     else:
         share = _certain_share(saving)
@@ -88,23 +88,50 @@ def judged_again(rule: Rule, row: Mapping[str, Any], finding: Finding) -> Findin
 
 
 def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving | None:
-    """What a row's time is worth.
+    """What a row's time is worth, and its memory and compile time, each in its own unit.
 
     Costs of a step or an epoch lie inside the median step, so their share is of that. Those of a whole run (compiling)
     lie outside it: their share is of the mean step, which is the median plus the cost.
     """
-    cost = row.get("cost_ns")
-    if cost is None or not step_ns:
+    cost = _time(rule, row, "cost_ns")
+    memory, compiling = _integer(rule, row, "memory_bytes"), _integer(rule, row, "compile_ns")
+    timed = cost is not None and bool(step_ns)
+    if not timed and not memory and not compiling:
         return None
-    if isinstance(cost, bool) or not isinstance(cost, int | float):
-        raise RuleError(f"{_at(rule)}: column cost_ns is {cost!r}; it must be nanoseconds a step or null")
-    ns = max(0, round(cost))
+    saving = Saving(0, 0.0, memory_bytes=memory or None, compile_ns=compiling or None)
+    basis = _optional_text(rule, row, "saving_basis")
+    if basis is not None:
+        saving = replace(saving, basis=basis)
+    if not timed or cost is None or not step_ns:
+        return saving
+    ns = cost
     if rule.horizon != "run":
         ns = min(ns, step_ns)  # a mean over steps can exceed the median step; nothing saves more than the step
     whole = step_ns + ns if rule.horizon == "run" else step_ns
-    basis = _optional_text(rule, row, "saving_basis")
-    saving = Saving(ns_per_step=ns, share=min(1.0, ns / whole))
-    return saving if basis is None else Saving(saving.ns_per_step, saving.share, basis=basis)
+    return replace(saving, ns_per_step=ns, share=min(1.0, ns / whole))
+
+
+def with_least(rule: Rule, row: Mapping[str, Any], finding: Finding) -> Finding:
+    """The finding with the least that its rule says a fix saves: workers, say, may find no core that is free.
+
+    It widens the range that readers see. The severity is not of it: it is how bad the problem is, not how good a fix.
+    """
+    saving, least = finding.saving, _time(rule, row, "least_ns")
+    if saving is None or least is None:
+        return finding
+    low = min(least, saving.ns_per_step if saving.low_ns is None else saving.low_ns)
+    high = saving.ns_per_step if saving.high_ns is None else saving.high_ns
+    return replace(finding, saving=replace(saving, low_ns=low, high_ns=high))
+
+
+def _time(rule: Rule, row: Mapping[str, Any], name: str) -> int | None:
+    """A column of nanoseconds a step, at least 0; None where it is null or missing."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RuleError(f"{_at(rule)}: column {name} is {value!r}; it must be nanoseconds a step or null")
+    return max(0, round(value))
 
 
 def _severity_column(rule: Rule, row: Mapping[str, Any]) -> Severity | None:

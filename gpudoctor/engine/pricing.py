@@ -188,8 +188,11 @@ class Pricing:
 def _edit(profile: Profile, played: Simulation, made: Made) -> Edit | None:
     what_if, row = made.rule.what_if, made.row
     events = row.get("events")
-    if what_if is None or made.finding.saving is None or (not events and what_if.events != "all"):
-        return None  # a rule that gives no price of its own says that the recording has none
+    saving = made.finding.saving
+    if what_if is None or (not events and what_if.events != "all"):
+        return None
+    if saving is None or not saving.of_time:  # a rule that gives no price of its own says that the recording has none
+        return None
     remedy = row.get("remedy")
     kind = what_if.remedies.get(remedy, what_if.edit) if isinstance(remedy, str) else what_if.edit
     ids = [int(event) for event in events or () if event is not None]

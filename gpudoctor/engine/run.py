@@ -9,7 +9,7 @@ from gpudoctor.config import Config, Value, suggestion
 from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Replay, Run
 from gpudoctor.engine.causes import nested
 from gpudoctor.engine.contract import check_tables, check_texts
-from gpudoctor.engine.finding import judged_again, make_finding
+from gpudoctor.engine.finding import judged_again, make_finding, with_least
 from gpudoctor.engine.fingerprint import with_fingerprints
 from gpudoctor.engine.pricing import Made, Pricing
 from gpudoctor.engine.rule import Rule
@@ -119,6 +119,7 @@ def _ranked(profile: Profile, pricing: Pricing, rules: Mapping[str, Rule]) -> tu
         if saving is not None:
             made = replace(pricing.made[place], finding=replace(findings[place], saving=replace(saving, adds_ns=adds)))
             findings[place] = _judged(made)
+    findings = [with_least(made.rule, made.row, finding) for made, finding in zip(pricing.made, findings, strict=True)]
     useless = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in ranking.causes.items()}
     facts = None if pricing.replay is None else replace(pricing.replay, together=ranking.together)
     return nested(sorted(findings, key=_rank), rules, useless), facts
