@@ -21,6 +21,8 @@ _ANNOTATED = re.compile(
 PROFILER_STEP = "ProfilerStep"
 _MIN_STEPS = 2  # one range or one optimizer step cuts nothing
 
+_ROUNDING_NS = 1_000  # by which a step's end can lie behind the next one's begin: traces round both
+
 Ints = NDArray[np.int64]
 
 
@@ -71,11 +73,14 @@ def _of_ranges(ops: Table, codes: Sequence[int], numbers: Mapping[int, int]) -> 
     rows = rows[np.argsort(ops["start_ns"][rows], kind="stable")]
     made: list[Window] = []
     for row in rows.tolist():
-        start, dur = int(ops["start_ns"][row]), max(int(ops["dur_ns"][row]), 0)
+        start = int(ops["start_ns"][row])
+        end = start + max(int(ops["dur_ns"][row]), 0)
         if made and start < made[-1].end_ns:
-            continue  # inside the one before, or on another thread at the same time
+            if start < made[-1].end_ns - _ROUNDING_NS or end <= made[-1].end_ns:
+                continue  # inside the one before, or on another thread at the same time
+            start = made[-1].end_ns
         number = numbers.get(int(ops["name"][row]), len(made))
-        made.append(Window(number, start, start + dur))
+        made.append(Window(number, start, end))
     return made
 
 

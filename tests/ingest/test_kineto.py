@@ -270,3 +270,19 @@ def test_of_several_processes_in_one_file_one_is_judged_and_said(tmp_path: Path)
     profile = trace.load(write(tmp_path / "t.json", [*events, *other]))
     assert len(profile.table("ops")) == 4
     assert "2 processes are in this file: only the calls of one of them were judged" in profile.facts["notes"]
+
+
+def test_steps_that_overlap_by_a_rounding_are_all_steps(tmp_path: Path) -> None:
+    """Begin and end of a range are rounded apart: one step's end can lie a nanosecond behind the next one's begin."""
+    steps = [("ProfilerStep#5", 0, 100.001), ("ProfilerStep#6", 100, 50.002), ("ProfilerStep#7", 150.001, 20)]
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": {}}
+        for name, start, dur in steps
+    ]
+    events.append(
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 110, "dur": 5, "args": {}}
+    )
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    found = trace.load(tmp_path / "trace.json").table("steps")
+    assert found["step"].tolist() == [5, 6, 7]
+    assert (found["start_ns"] + found["dur_ns"]).iloc[:-1].le(found["start_ns"].iloc[1:].reset_index(drop=True)).all()

@@ -15,6 +15,7 @@ from gpudoctor.analysis.simulate.graph import (
     PROGRAM,
     ROOM,
     RUN,
+    SIDE,
     STREAM,
     WAIT,
     Graph,
@@ -207,17 +208,29 @@ def _move(graph: Graph, moved: Bools, weight: Floats) -> Ints:
     weight[across[moved[edges.peer[across]]]] = -np.inf
     waits = np.flatnonzero(edges.kind == WAIT)
     held = waits[moved[edges.peer[waits]]]
-    names = graph.events.calls.texts
-    for row in held.tolist():
-        call = int(graph.points.ref[edges.owner[row]])
-        if "Device" in names[graph.events.calls.name[call]] or "Ctx" in names[graph.events.calls.name[call]]:
-            continue
-        ahead_of = int(before[edges.peer[row]])
-        if ahead_of == NONE:
-            weight[row] = -np.inf
-        else:
-            source[row] = graph.end_node[ahead_of]
-    return np.where(source < edges.target, source, 0)
+    ahead = before[edges.peer[held]]
+    source[held] = np.where(ahead != NONE, graph.end_node[np.maximum(ahead, 0)], 0)
+    weight[held[ahead == NONE]] = -np.inf
+    _hold_whole_device(graph, moved, weight, source)
+    lost = source >= edges.target
+    weight[lost] = -np.inf
+    return np.where(lost, 0, source)
+
+
+def _hold_whole_device(graph: Graph, moved: Bools, weight: Floats, source: Ints) -> None:
+    """Lets calls that wait for the whole device wait for what was moved and launched before them."""
+    edges, activities, calls = graph.edges, graph.events.activities, graph.events.calls
+    rows = np.flatnonzero(edges.kind == SIDE)
+    launched = np.flatnonzero(moved & (activities.call != NONE))
+    if not len(launched) or not len(rows):
+        return
+    begun = calls.start[activities.call[launched]]
+    order = np.argsort(begun, kind="stable")
+    call = graph.points.ref[edges.owner[rows]]
+    at = np.searchsorted(begun[order], calls.start[call], side="right") - 1
+    held = rows[at >= 0]
+    source[held] = graph.end_node[launched[order[at[at >= 0]]]]
+    weight[held] = graph.tail
 
 
 def _skipping(before: Ints, moved: Bools) -> Ints:

@@ -8,6 +8,7 @@ al., Daydream, USENIX ATC 2020, replays kernels in the same way).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +20,13 @@ from gpudoctor.analysis.simulate.events import NONE, Bools, Events, Floats, Ints
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, HANDOVER_NS, Points, points
 from gpudoctor.analysis.simulate.streams import Begins, begins, launch_order, predecessors
 
-ORIGIN, PROGRAM, HAND, WAIT, QUEUE, LAUNCH, STREAM, CROSS, ROOM, RUN = range(10)
-"""Kinds of edges: a fixed time; the thread's order; the other thread's hand-over; what a call waits for; room in the
-launch queue; launch to begin; end to begin on a stream; across streams; room on the device; begin to end."""
+ORIGIN, PROGRAM, HAND, WAIT, SIDE, QUEUE, LAUNCH, STREAM, CROSS, ROOM, RUN = range(11)
+"""Kinds of edges: a fixed time; the thread's order; the other thread's hand-over; what a call waits for; what a call
+that waits for the whole device would wait for, were it moved to a stream of its own (without weight until it is); room
+in the launch queue; launch to begin; end to begin on a stream; across streams; room on the device; begin to end."""
+
+_WHOLE_DEVICE = re.compile(r"(Device|Ctx)Synchronize|Free|Malloc")
+"""Calls that wait for all streams."""
 
 _QUEUE_SLACK = 8
 """Launches by which the driver's limit scatters."""
@@ -76,6 +81,7 @@ class Graph:
         guessed: edges that only the times suggest.
         call_start: point of each call's begin.
         call_end: point of each call's end.
+        tail: usual time from the end of what a synchronisation waited for to its return, ns.
     """
 
     events: Events
@@ -91,6 +97,7 @@ class Graph:
     guessed: Bools
     call_start: Ints
     call_end: Ints
+    tail: float
 
     @property
     def nodes(self) -> int:
@@ -132,6 +139,8 @@ class _Builder:
             rows[made.ref[at]] = at
         self.stretch = events.stretch(made.time)
         self.device_stretch = events.stretch(events.activities.start)
+        late = np.array([wait.tail for wait in waited.values() if wait.kind == "sync"])
+        self.tail = float(np.median(late)) if len(late) else TAIL_NS
         self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Ints, Ints, Floats, Floats, Bools]] = []
 
     def _add(
@@ -201,8 +210,7 @@ class _Builder:
         point = self.call_end[np.array([row[0] for row in rows], np.int64)]
         tail = np.array([wait.tail for _, _, wait in rows])
         sync = np.array([wait.kind == "sync" for _, _, wait in rows])
-        late = np.array([wait.tail for wait in self.waits.values() if wait.kind == "sync"])
-        usual = float(np.median(late)) if len(late) else TAIL_NS
+        usual = self.tail
         done = np.array([wait.kind == "done" for _, _, wait in rows])
         tail = np.where(done, np.minimum(usual, [wait.own for _, _, wait in rows]), tail)
         begun = np.array([wait.kind == "copy_start" for _, _, wait in rows])
@@ -210,6 +218,12 @@ class _Builder:
         constant = np.where(sync & (tail < 5 * usual + 20_000.0), usual, tail)
         slack = np.where(done, self.points.time[point] - activities.end[source], tail)
         self._add(WAIT, node, 1 + point, np.minimum(tail, slack), point, constant=constant, peer=source)
+
+        names = self.events.calls.texts
+        whole = [call for call in self.waits if _WHOLE_DEVICE.search(names[self.events.calls.name[call]])]
+        point = self.call_end[np.array(whole, np.int64)]
+        never = np.full(len(whole), -np.inf)
+        self._add(SIDE, np.zeros(len(whole), np.int64), 1 + point, never, point)
 
     def add_queue(self) -> None:
         """A launch returns when the queue has room; an edge that the recording contradicts is left out."""
@@ -326,6 +340,7 @@ class _Builder:
             guessed=guessed[order],
             call_start=self.call_start,
             call_end=self.call_end,
+            tail=self.tail,
         )  # fmt: skip
 
 

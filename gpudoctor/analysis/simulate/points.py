@@ -75,14 +75,33 @@ def _raw(events: Events) -> tuple[Floats, Ints, Ints, Ints, Ints, Floats]:
     number = np.arange(len(events.step))
     main = np.full(len(number), events.main)
     marks = np.full(len(number), _STEPS)
+    mine = thread == events.main
+    step_end = _after(events.step_end, start[mine], end[mine])
+    step_start = _after(events.step_start, start[mine], end[mine])
     return (
-        np.concatenate((start, end, events.step_end, events.step_start)),
+        np.concatenate((start, end, step_end, step_start)),
         np.concatenate((begins, begins + 1, np.full(len(number), STEP_END), np.full(len(number), STEP_START))),
         np.concatenate((ref, ref, number, number)),
         np.concatenate((thread, thread, main, main)),
         np.concatenate((np.full(len(start), _STARTS), np.where(took, _ENDS, _EMPTY), marks, marks)),
         np.concatenate((start - end, -start, np.zeros(len(number)), np.ones(len(number)))),
     )
+
+
+def _after(marks: Floats, start: Floats, end: Floats) -> Floats:
+    """Steps' marks, moved behind what ends up to a rounding later: they are made when it is over."""
+    order = np.argsort(end, kind="stable")
+    start, end = start[order], end[order]
+    last = np.searchsorted(end, marks + ROUNDING_NS, side="right") - 1
+    made = marks.copy()
+    for mark, row in enumerate(last.tolist()):
+        at = row
+        while at >= 0 and end[at] > marks[mark]:
+            if start[at] < marks[mark]:
+                made[mark] = end[at]
+                break
+            at -= 1
+    return made
 
 
 def _nested(thread: Ints, start: Floats, end: Floats) -> tuple[Floats, Floats]:
