@@ -8,6 +8,7 @@ from dataclasses import replace
 import gpudoctor
 from gpudoctor.compilation import compilation, what_if
 from gpudoctor.config import Config, suggestion
+from gpudoctor.critical_path import critical_path
 from gpudoctor.diagnosis import (
     COMPILE_TIME,
     Budget,
@@ -27,6 +28,7 @@ from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.engine.suppression import unknown_names
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_ns, format_share, plural
+from gpudoctor.verdict import compiled, verdict
 
 MAX_STEP_TIMES = 2000
 """Steps kept for the chart: the first ones; more would make the page large and the bars thinner than a pixel."""
@@ -62,11 +64,13 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
-        verdict=_verdict(run, findings, judged, _compiled(profile)),
+        verdict=verdict(run, findings, judged, compiled(profile), outcome.replay),
         budget=_budget(profile),
         counters=_counters(profile),
         compilation=compilation(profile),
         what_if=what_if(profile),
+        replay=outcome.replay,
+        critical_path=critical_path(profile),
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,
@@ -263,52 +267,3 @@ def _step_times(profile: Profile) -> tuple[StepTime, ...]:
         )
         for row in rows
     )
-
-
-def _time(run: Run) -> str:
-    if run.step_ns is not None:
-        return f"A step takes {format_ns(run.step_ns)}."
-    if run.profiled_step_ns is not None:
-        return f"A profiled step takes {format_ns(run.profiled_step_ns)}."
-    return f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
-
-
-def _compiled(profile: Profile) -> str:
-    """What was compiled, for a run whose steps are unknown."""
-    table = profile.table("compilations")
-    if table.empty:
-        return "Nothing was compiled."
-    took = int(table["dur_ns"].fillna(0).sum() + table["backward_ns"].fillna(0).sum())
-    graphs = plural(int(table["graph_ops"].fillna(0).gt(0).sum()), "graph")
-    breaks = plural(len(profile.table("graph_breaks")), "graph break")
-    again = plural(sum(not row["refused"] for row in profile.rows("recompiles")), "recompile")
-    time = f" in {format_ns(took)}" if took else ""
-    failed = int((table["fail_type"].notna() & ~table["limit_hit"].fillna(False)).sum())
-    limits = int(table["limit_hit"].fillna(False).sum())
-    more = [f"{plural(failed, 'compilation')} failed"] if failed else []
-    more += [f"the recompile limit was hit {plural(limits, 'time')}"] if limits else []
-    return f"{graphs} compiled{time}: {', '.join([breaks, again, *more])}; a compile log has no step times."
-
-
-def _verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str) -> str:
-    """One sentence: the step time, and what can be won back at most. Savings of several findings are not added up."""
-    if not run.steps and run.source != "log":
-        return "Inconclusive: no training step was seen, so nothing about speed can be said."
-    time = compiled if run.source == "log" else _time(run)
-    live = [finding for finding in findings if finding.accepted is None and finding.explained_by is None]
-    if not live:
-        if not judged:
-            return f"{time} No rule could be judged on this run."
-        found = "Nothing that counts was" if findings else "Nothing was"
-        return f"{time} {found} found by the {plural(judged, 'rule')} that could be judged."
-    priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
-    if not priced:
-        return f"{time} {plural(len(live), 'finding')}, none with a price in time."
-    saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
-    where = f"at {best.where}, " if best.where else ""
-    title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
-    cost, share = format_ns(saving.ns_per_step), format_share(saving.share)
-    if saving.of_compiling:
-        return f"{time} Compiling again adds {cost} a step on top, spread over the steps seen: {where}{title}."
-    bound = "at most " if saving.is_bound else "about " if saving.grade != "measured" else ""
-    return f"{time} The largest single saving is {bound}{cost} of it ({share}): {where}{title}."

@@ -6,6 +6,7 @@ separated by an ordinary space, groups of thousands by a narrow no-break space (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 
 GROUP = "\u202f"
@@ -45,6 +46,21 @@ def format_count(count: float) -> str:
         return _grouped(Decimal(int(count)))
     text = _significant(Decimal(repr(float(count))))
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_range(low: float, high: float, form: Callable[[float], str]) -> str:
+    """Both ends as "2.10 to 4.31 ms", "812 µs to 1.20 ms"; ends that read alike as one number.
+
+    Args:
+        low: one end.
+        high: the other.
+        form: one of the functions above, whose text ends in a space and the unit.
+    """
+    first, last = form(low), form(high)
+    if first == last:
+        return last
+    number, _, unit = first.rpartition(" ")
+    return f"{number if last.endswith(f' {unit}') else first} to {last}"
 
 
 def plural(count: float, one: str, many: str | None = None) -> str:

@@ -5,7 +5,8 @@ A finding without a place begins with its severity."""
 from __future__ import annotations
 
 from gpudoctor.diagnosis import Diagnosis, Finding
-from gpudoctor.reporters.wording import one_line, place, saving_amount, saving_share
+from gpudoctor.reporters import savings
+from gpudoctor.reporters.wording import one_line, place
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -18,7 +19,8 @@ def render(diagnosis: Diagnosis) -> str:
 def _line(finding: Finding, cause: Finding | None) -> str:
     where = f"{place(finding.where)}: " if finding.where else ""
     worth = finding.saving
-    saving = f" ({saving_amount(worth)}, {saving_share(worth)}, {worth.grade})" if worth else ""
+    words = filter(None, (savings.amount(worth), savings.share(worth), worth.grade)) if worth else ()
+    saving = f" ({', '.join(words)})" if worth else ""
     rule = f"{one_line(finding.rule)} {one_line(finding.name)}"
     why = f" [explained by {one_line(cause.rule)} {place(cause.where)}]" if cause else ""
     return f"{where}{finding.severity} {rule}: {one_line(finding.message)}{saving}{why}"

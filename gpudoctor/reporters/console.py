@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from gpudoctor.diagnosis import Diagnosis, Finding, Remedy, Severity
-from gpudoctor.reporters import compile_section, diff, wording
+from gpudoctor.reporters import compile_section, diff, path_section, savings, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_count, format_ns, plural
@@ -45,7 +45,8 @@ def render(diagnosis: Diagnosis, width: int = WIDTH, color: bool = False) -> str
     paper = Paper(min(width, WIDTH), color)
     _headline(paper, diagnosis)
     _budget(paper, diagnosis)
-    _caveats(paper, diagnosis.run.integrity)
+    path_section.write(paper, diagnosis)
+    _caveats(paper, wording.caveats(diagnosis))
     compile_section.write(paper, diagnosis.compilation, diagnosis.what_if)
     _findings(paper, diagnosis)
     _rest(paper, diagnosis)
@@ -125,6 +126,7 @@ def _findings(paper: Paper, diagnosis: Diagnosis) -> None:
         paper.line(Text(f"… and {plural(left, 'more finding')}; all of them are in the report"))
     if brief:
         paper.gap()
+    path_section.write_together(paper, diagnosis)
 
 
 def _head(paper: Paper, finding: Finding, cut: bool = False) -> None:
@@ -141,9 +143,8 @@ def _finding(paper: Paper, finding: Finding) -> None:
     _head(paper, finding)
     paper.line(Text(one_line(finding.message)), indent=2)
     if finding.saving:
-        amount, grade = wording.saving_amount(finding.saving), wording.saving_grade(finding.saving)
-        share = wording.saving_share(finding.saving)
-        paper.line(Text.assemble("worth ", (amount, "bold"), f", {share}, {grade}"), indent=2)
+        amount, words = savings.amount(finding.saving), savings.sentence(finding.saving)
+        paper.line(Text.assemble("worth ", (amount, "bold"), f", {words}"), indent=2)
     if finding.remedy:
         _remedy(paper, finding.remedy)
 

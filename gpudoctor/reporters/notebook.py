@@ -5,7 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpudoctor.diagnosis import Diagnosis, Finding
-from gpudoctor.reporters import prose, wording
+from gpudoctor.reporters import prose, savings, wording
 from gpudoctor.resources import templates_dir
 
 _SHOWN = 10
@@ -19,7 +19,7 @@ def render(diagnosis: Diagnosis) -> str:
     return environment.get_template("notebook.html").render(
         facts=wording.run_words(diagnosis.run),
         verdict=wording.verdict(diagnosis),
-        notes=[wording.one_line(note) for note in diagnosis.run.integrity],
+        notes=[wording.one_line(note) for note in wording.caveats(diagnosis)],
         findings=[_finding(finding) for finding in diagnosis.roots[:_SHOWN]],
     )
 
@@ -30,7 +30,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "severity": finding.severity,
         "rule": finding.rule,
         "place": wording.place(finding.where),
-        "saving": wording.saving_amount(finding.saving) if finding.saving else "",
+        "saving": savings.amount(finding.saving) if finding.saving else "",
         "title": wording.one_line(finding.title),
         "message": prose.inline(finding.message),
         "line": wording.visible(culprit),

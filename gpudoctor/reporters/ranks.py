@@ -10,10 +10,10 @@ from typing import TextIO
 from rich.text import Text
 
 from gpudoctor.ranks import RankDiagnosis, Ranks
-from gpudoctor.reporters import concise
+from gpudoctor.reporters import concise, savings
 from gpudoctor.reporters.console import WIDTH
 from gpudoctor.reporters.terminal import Paper, encodable
-from gpudoctor.reporters.wording import one_line, place, saving_amount
+from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_count, format_ns, plural
 
 _COMPILED = "graphs  breaks  recompiles"
@@ -64,5 +64,5 @@ def _first(rank: RankDiagnosis) -> str:
         return "no findings"
     finding = rank.diagnosis.roots[0]
     where = f" {place(finding.where)}" if finding.where else ""
-    saving = f", {saving_amount(finding.saving)}" if finding.saving else ""
+    saving = f", {savings.amount(finding.saving)}" if finding.saving else ""
     return f"{one_line(finding.rule)}{where} {one_line(finding.title)}{saving}"

@@ -13,7 +13,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from gpudoctor.diagnosis import Diagnosis, Evidence, Finding, Location, Remedy, Severity
-from gpudoctor.reporters import diff, prose, wording
+from gpudoctor.reporters import diff, prose, savings, wording
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
 from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
@@ -154,7 +154,7 @@ def page(diagnosis: Diagnosis) -> Page:
         facts=tuple(replace(f, value=glued(f.value), note=glued(f.note)) for f in wording.facts(diagnosis)),
         budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         budget_note=wording.budget_note(diagnosis),
-        caveats=tuple(prose.inline(caveat) for caveat in run.integrity),
+        caveats=tuple(prose.inline(caveat) for caveat in wording.caveats(diagnosis)),
         findings=tuple(views[:IN_FULL]),
         brief=tuple(views[IN_FULL:]),
         counts=wording.count_by_severity(diagnosis.live),
@@ -206,9 +206,9 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         title=prose.inline(finding.title),
         where=_place(finding.where) if finding.where else None,
         message=prose.inline(finding.message),
-        saving=wording.saving_amount(saving) if saving else "",
-        share=wording.saving_share(saving) if saving else "",
-        grade=wording.saving_grade(saving) if saving else "",
+        saving=savings.amount(saving) if saving else "",
+        share=savings.share(saving) if saving else "",
+        grade=savings.grade(saving) if saving else "",
         grade_word=saving.grade if saving else "",
         basis=prose.inline(saving.basis) if saving and saving.basis else None,
         excerpt=_excerpt(finding),

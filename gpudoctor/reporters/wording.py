@@ -20,10 +20,10 @@ from gpudoctor.diagnosis import (
     Location,
     NotMeasured,
     Run,
-    Saving,
     appliable,
     run_failed,
 )
+from gpudoctor.reporters import savings
 from gpudoctor.units import format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
@@ -92,24 +92,6 @@ def place(where: Location | None) -> str:
     return one_line(str(where)) if where else "no line known"
 
 
-def saving_amount(saving: Saving) -> str:
-    """`≤ 1.61 ms/step`, or `≈` where a model says so; only what a trial measured stands without a sign."""
-    bound = "" if saving.grade == "measured" else "≤ " if saving.is_bound else "≈ "
-    return f"{bound}{format_ns(saving.ns_per_step)}/step"
-
-
-def saving_share(saving: Saving) -> str:
-    """`33 % of the step`; time that compiling adds is a share of the step with it."""
-    compiling = " with its compiling" if saving.of_compiling else ""
-    return f"{format_share(saving.share)} of the step{compiling}"
-
-
-def saving_grade(saving: Saving) -> str:
-    """How sure the number is, in a word."""
-    kind = "upper bound" if saving.is_bound else "by a model"
-    return saving.grade if saving.grade == "measured" else f"{saving.grade} ({kind})"
-
-
 def command(run: Run, *options: str) -> str:
     """A command line that checks the same run again, quoted for a shell."""
     target = "-m " + shlex.quote(run.script[3:]) if run.script.startswith("-m ") else shlex.quote(run.script)
@@ -144,6 +126,12 @@ def verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.run.step_ns is None:
         return "Inconclusive: no step could be timed."
     return f"A step takes {format_ns(diagnosis.run.step_ns)}."
+
+
+def caveats(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What limits the numbers: what the run says of itself, and why no saving was simulated."""
+    refused = diagnosis.replay.refused if diagnosis.replay else None
+    return (*diagnosis.run.integrity, *([f"no saving was simulated: {refused}"] if refused else []))
 
 
 def inconclusive(diagnosis: Diagnosis) -> str | None:
@@ -255,13 +243,13 @@ def _step_time(run: Run) -> Fact:
 def _largest_saving(diagnosis: Diagnosis) -> Fact:
     """Savings are not added up: two findings may own the same nanoseconds once one of them is fixed."""
     label = "Largest single saving"
-    priced = [(f.saving, f) for f in diagnosis.roots if f.saving is not None]
+    priced = [(f.saving, f) for f in diagnosis.roots if f.saving is not None and f.saving.of_time]
     if not priced:
         why = "no finding could be priced" if diagnosis.live else "no finding to price"
         return Fact(label, "none", why, known=False)
     saving, finding = max(priced, key=lambda pair: pair[0].ns_per_step)
-    amount = saving_amount(saving).removesuffix("/step")
-    return Fact(label, amount, f"{saving_share(saving)}, {one_line(finding.rule)}, {saving.grade}")
+    amount = savings.time(saving).removesuffix("/step")
+    return Fact(label, amount, ", ".join(filter(None, (savings.share(saving), one_line(finding.rule), saving.grade))))
 
 
 def _breaks(diagnosis: Diagnosis) -> Fact:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpudoctor.diagnosis import (
     Budget,
     BudgetShare,
+    CriticalPath,
     Diagnosis,
     Evidence,
     Finding,
     Location,
     NotMeasured,
     Passed,
+    PathShare,
     Remedy,
+    Replay,
     Run,
     Saving,
     SourceLine,
@@ -305,6 +310,38 @@ def realistic() -> Diagnosis:
     )
 
 
+def replayed() -> Diagnosis:
+    """A run whose steps were replayed: ranges, what fixes add to each other, and a critical path."""
+    basis = "upper bound: 6 profiled steps replayed without it"
+    first = Saving(1_610_000, 0.314, "simulated", basis, 1_200_000, 1_900_000, 1_610_000)
+    second = Saving(724_000, 0.141, "simulated", basis, 724_000, 724_000, 210_000, memory_bytes=1 << 30)
+    base, where = realistic(), Location("train.py", 17)
+    shares = [
+        PathShare("host", None, None, None, 1_900_000, 0.35),
+        PathShare("device", "gemm", where, 7, 1_100_000, 0.2),
+        PathShare("call", "cudaLaunchKernel", Location("model/a_long_folder_name/blocks.py", 210), None, 600_000, 0.1),
+        PathShare("wait", "cudaStreamSynchronize", Location("train.py", 32), None, 400_000, 0.07),
+        PathShare("device", "communication", None, 20, 400_000, 0.07),
+        PathShare("host", "autograd::engine::evaluate_function: AddmmBackward0", None, None, 390_000, 0.07),
+        PathShare("latency", None, None, 7, 300_000, 0.05),
+        *(PathShare("host", f"aten::op{n}", where, None, 50_000, 0.01) for n in range(12)),
+    ]
+    return replace(
+        base,
+        replay=Replay(
+            6, 0.0002, 0.004, 0.003, together=Saving(1_820_000, 0.355, "simulated", basis, 1_410_000, 2_110_000)
+        ),
+        critical_path=CriticalPath(5, 5_690_000, tuple(shares)),
+        findings=(
+            replace(graph_break(), saving=first),
+            replace(loader_stall(), saving=second),
+            read_in_the_branch(),
+            recompile(),
+            replace(host_read(), saving=Saving(0, 0.0, memory_bytes=3 << 29)),
+        ),
+    )
+
+
 def clean() -> Diagnosis:
     """A healthy run: nothing found, everything judged."""
     return Diagnosis(
@@ -372,6 +409,15 @@ def hostile() -> Diagnosis:
             environment={HOSTILE: HOSTILE, wall: wall},
         ),
         verdict=HOSTILE + wall,
+        replay=Replay(0, 99.0, 1e9, -1.0, HOSTILE + wall, Saving(0, 0.0, "simulated", HOSTILE, 0, 10**15)),
+        critical_path=CriticalPath(
+            -1,
+            3,
+            (
+                PathShare("host", HOSTILE + wall, Location(long, 10**9), None, 2, 2 / 3),
+                PathShare(HOSTILE, None, Location(HOSTILE, 1), 10**12, 1, 1 / 3),
+            ),
+        ),
         budget=Budget(0, 3, HOSTILE, (BudgetShare(HOSTILE, 2, 2 / 3), BudgetShare(wall, 1, 1 / 3))),
         counters={"graph_breaks": None, "recompiles": 10**12},
         findings=(
@@ -425,4 +471,4 @@ def many(findings: int = 500, steps: int = 12_000) -> Diagnosis:
     )
 
 
-ALL = {"realistic": realistic, "clean": clean, "empty": empty, "hostile": hostile, "many": many}
+ALL = {"realistic": realistic, "replayed": replayed, "clean": clean, "empty": empty, "hostile": hostile, "many": many}

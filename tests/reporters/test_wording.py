@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor.diagnosis import Diagnosis, Run, Saving
+from gpudoctor.diagnosis import Diagnosis, Run
 from gpudoctor.reporters import wording
 
 from . import diagnoses
@@ -16,15 +16,6 @@ def test_hidden_characters_become_escapes() -> None:
     assert wording.one_line("a\x1b[31m\u202eb\udc80\n  c") == "a\\x1b[31m\\u202eb\\udc80 c"
     assert wording.code_line("\tx = 1\r\n") == "\tx = 1"
     assert wording.one_line("模型 שלום µs ≤ 🏷") == "模型 שלום µs ≤ 🏷"
-
-
-def test_only_a_measured_saving_stands_without_the_sign_of_a_bound() -> None:
-    assert wording.saving_amount(Saving(1_000_000, 0.1, "measured")) == "1.00 ms/step"
-    assert wording.saving_amount(Saving(1_000_000, 0.1, "simulated")) == "≤ 1.00 ms/step"
-    assert wording.saving_amount(Saving(1_000_000, 0.1, basis="model: half of it")) == "≈ 1.00 ms/step"
-    assert wording.saving_grade(Saving(1, 0.1, basis="model: half of it")) == "estimated (by a model)"
-    assert wording.saving_grade(Saving(1, 0.1, "measured")) == "measured"
-    assert wording.saving_grade(Saving(1, 0.1, "estimated")) == "estimated (upper bound)"
 
 
 def test_the_command_is_quoted_for_a_shell() -> None:

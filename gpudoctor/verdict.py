@@ -1,0 +1,91 @@
+"""The verdict: the step time, and what can be won back, in one or two sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpudoctor.diagnosis import Finding, Replay, Run, Saving
+from gpudoctor.profile import Profile
+from gpudoctor.units import format_ns, format_range, format_share, plural
+
+
+def verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str, replay: Replay | None = None) -> str:
+    """The step time, and what can be won back at most.
+
+    Savings of several findings are not added up: what they save together is known where they were replayed together.
+
+    Args:
+        run: the run's facts.
+        findings: ranked.
+        judged: how many rules could be judged.
+        compiled: what was compiled, for a compile log.
+        replay: what the replay says of all fixes at once.
+    """
+    if not run.steps and run.source != "log":
+        return "Inconclusive: no training step was seen, so nothing about speed can be said."
+    time = compiled if run.source == "log" else _time(run)
+    live = [finding for finding in findings if finding.accepted is None and finding.explained_by is None]
+    if not live:
+        if not judged:
+            return f"{time} No rule could be judged on this run."
+        found = "Nothing that counts was" if findings else "Nothing was"
+        return f"{time} {found} found by the {plural(judged, 'rule')} that could be judged."
+    return f"{time} {_won_back(live, replay)}"
+
+
+def _won_back(live: Sequence[Finding], replay: Replay | None) -> str:
+    """What the findings that count are worth."""
+    priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
+    if not priced:
+        return f"{plural(len(live), 'finding')}, none with a price in time."
+    saving, best = max(priced, key=lambda pair: pair[0].ns_per_step)
+    title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
+    what = f"at {best.where}, {title}" if best.where else title
+    if saving.of_compiling:
+        cost = format_ns(saving.ns_per_step)
+        return f"Compiling again adds {cost} a step on top, spread over the steps seen: {what}."
+    replayed = sum(each.adds_ns is not None for each, _ in priced)
+    together = replay.together if replay and replayed > 1 and saving.adds_ns is not None else None
+    if together is None or not together.ns_per_step:
+        return f"The largest single saving is {_worth(saving)}: {what}."
+    everything = "both" if replayed == 2 else f"all {replayed}"
+    those = everything if replayed == len(live) else f"{replayed} of the {len(live)}"
+    largest = f"the largest single one is at {best.where}" if best.where else "the largest single one"
+    return f"Fixing {those} findings saves {_worth(together)}; {largest}: {title}."
+
+
+def _worth(saving: Saving) -> str:
+    """What is saved and its share: `at most 31.0 ms of it (39 %)`, `25.0 to 31.0 ms of it (32 to 39 %)`."""
+    low = saving.ns_per_step if saving.low_ns is None else saving.low_ns
+    high = saving.ns_per_step if saving.high_ns is None else saving.high_ns
+    least, most = (min(1.0, saving.share * ns / saving.ns_per_step) for ns in (low, high))
+    amount = format_range(low, high, format_ns)
+    if low and amount != format_ns(high):
+        return f"{amount} of it ({format_range(least, most, format_share)})"
+    bound = "at most " if saving.is_bound or not low else "about " if saving.grade != "measured" else ""
+    return f"{bound}{format_ns(high)} of it ({format_share(most)})"
+
+
+def _time(run: Run) -> str:
+    if run.step_ns is not None:
+        return f"A step takes {format_ns(run.step_ns)}."
+    if run.profiled_step_ns is not None:
+        return f"A profiled step takes {format_ns(run.profiled_step_ns)}."
+    return f"{plural(run.steps, 'step')} seen, too few without the profiler to time one."
+
+
+def compiled(profile: Profile) -> str:
+    """What was compiled, for a run whose steps are unknown."""
+    table = profile.table("compilations")
+    if table.empty:
+        return "Nothing was compiled."
+    took = int(table["dur_ns"].fillna(0).sum() + table["backward_ns"].fillna(0).sum())
+    graphs = plural(int(table["graph_ops"].fillna(0).gt(0).sum()), "graph")
+    breaks = plural(len(profile.table("graph_breaks")), "graph break")
+    again = plural(sum(not row["refused"] for row in profile.rows("recompiles")), "recompile")
+    time = f" in {format_ns(took)}" if took else ""
+    failed = int((table["fail_type"].notna() & ~table["limit_hit"].fillna(False)).sum())
+    limits = int(table["limit_hit"].fillna(False).sum())
+    more = [f"{plural(failed, 'compilation')} failed"] if failed else []
+    more += [f"the recompile limit was hit {plural(limits, 'time')}"] if limits else []
+    return f"{graphs} compiled{time}: {', '.join([breaks, again, *more])}; a compile log has no step times."

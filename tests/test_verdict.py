@@ -1,0 +1,52 @@
+"""The verdict: one or two sentences."""
+
+from __future__ import annotations
+
+from gpudoctor.diagnosis import Finding, Location, Replay, Run, Saving
+from gpudoctor.verdict import verdict
+
+RUN = Run("train.py", steps=30, step_ns=79_000_000)
+
+
+def finding(line: int, ns: int, adds: int | None = None, **more: object) -> Finding:
+    saving = Saving(ns, ns / 79_000_000, "simulated", adds_ns=adds, **more)  # type: ignore[arg-type]
+    return Finding("GD1", "name", "The step waits.", "warning", "message", Location("train.py", line), saving=saving)
+
+
+def replay(ns: int, low: int | None = None) -> Replay:
+    saving = Saving(ns, ns / 79_000_000, "simulated", low_ns=ns if low is None else low, high_ns=ns)
+    return Replay(6, 0.0002, 0.004, 0.003, together=saving)
+
+
+def say(findings: list[Finding], replay: Replay | None = None) -> str:
+    return verdict(RUN, findings, 40, "", replay)
+
+
+def test_fixes_that_were_replayed_together_are_one_number_and_the_largest_is_named() -> None:
+    findings = [finding(17, 20_000_000, 20_000_000), finding(9, 15_000_000, 11_000_000), finding(3, 1_000_000, 0)]
+    assert say(findings, replay(31_000_000)) == (
+        "A step takes 79.0 ms. Fixing all 3 findings saves at most 31.0 ms of it (39 %); "
+        "the largest single one is at train.py:17: the step waits."
+    )
+    assert "Fixing both findings saves 25.0 to 31.0 ms of it (32 to 39 %)" in say(
+        findings[:2], replay(31_000_000, 25_000_000)
+    )
+
+
+def test_findings_that_could_not_be_replayed_are_not_counted_in() -> None:
+    findings = [finding(17, 20_000_000, 20_000_000), finding(9, 15_000_000, 11_000_000), finding(3, 1_000_000)]
+    assert "Fixing 2 of the 3 findings saves at most" in say(findings, replay(31_000_000))
+
+
+def test_without_a_replay_of_two_the_largest_single_saving_is_named_and_nothing_is_added_up() -> None:
+    assert say([finding(17, 20_000_000), finding(9, 15_000_000)]) == (
+        "A step takes 79.0 ms. The largest single saving is at most 20.0 ms of it (25 %): at train.py:17, "
+        "the step waits."
+    )
+    alone = finding(17, 20_000_000, 20_000_000, low_ns=10_000_000, high_ns=20_000_000)
+    assert "The largest single saving is 10.0 to 20.0 ms of it (13 to 25 %)" in say([alone], replay(20_000_000))
+
+
+def test_a_range_from_nothing_and_a_model_keep_their_words() -> None:
+    assert "is at most 20.0 ms of it" in say([finding(17, 18_000_000, low_ns=0, high_ns=20_000_000)])
+    assert "is about 20.0 ms of it" in say([finding(17, 20_000_000, basis="model: half")])
