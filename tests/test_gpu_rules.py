@@ -145,3 +145,34 @@ def test_a_launch_bound_step_shows_the_layers_of_the_host_and_what_waits_for_the
     assert [row[0] for row in table.rows][:3] == ["python", "operators", "launch calls"]
     assert found.remedy is not None
     assert "No call of the step waits for the device" in " ".join(found.remedy.text.split())
+
+
+@cache
+def whole_step_ns(program: Program) -> float:
+    """What a step takes in the long run, what the device still has to do at the end included."""
+
+    def run_ns(steps: int) -> int:
+        made = bare(program, steps=steps)
+        return max(made.steps[-1].end_ns, *(activity.end_ns for activity in made.activities))
+
+    return (run_ns(44) - run_ns(20)) / 24
+
+
+@WATCHED
+def test_a_read_at_the_end_of_a_step_that_the_gpu_bounds_is_no_finding(watched: bool) -> None:
+    program, _ = pairs.VARIANTS["a step of its own pace with a read at its end"]
+    whole = whole_step_ns(program)
+    assert whole - whole_step_ns(pairs.unread(program)) < 0.01 * whole
+    diagnosis = diagnosed(program, watched)
+    assert "GD301" not in {finding.rule for finding in diagnosis.findings}
+    assert "GD301" in {rule.rule for rule in diagnosis.passed}
+
+
+def test_the_same_read_in_a_launch_bound_step_is_one_with_the_right_saving() -> None:
+    program, _ = pairs.VARIANTS["a launch-bound step with a read at its end"]
+    truth = whole_step_ns(program) - whole_step_ns(pairs.unread(program))
+    assert truth > 0.03 * whole_step_ns(program)
+    (saving,) = (finding.saving for finding in diagnosed(program, True).findings if finding.rule == "GD301")
+    assert saving is not None and saving.grade == "simulated"
+    assert saving.ns_per_step == pytest.approx(truth, rel=0.1)
+    assert (saving.low_ns or 0) <= truth <= 1.1 * (saving.high_ns or 0)

@@ -111,7 +111,7 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
     weight = (edges.anchored if base is None else base).copy()
     source = edges.source
     if edit.host:
-        weight -= _host_part(graph, weight, base) * _gone(graph, edit.host)
+        weight -= _host_part(graph, base) * _gone(graph, edit.host)
     kind, owner = edges.kind, edges.owner
     activity = np.isin(kind, (LAUNCH, STREAM, CROSS, ROOM, RUN))
     if (edit.scale != 1.0).any():
@@ -130,12 +130,15 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
     return weight, source
 
 
-def _host_part(graph: Graph, weight: Floats, base: Floats | None) -> Floats:
+def _host_part(graph: Graph, base: Floats | None) -> Floats:
     """The part of each weight that is the host's own time."""
     host = graph.edges.host
     if base is None:
         return host
-    return np.clip(host + base - graph.edges.anchored, 0.0, None) * (host > 0)
+    made = np.zeros(len(host))
+    rows = host > 0
+    made[rows] = np.maximum(host[rows] + base[rows] - graph.edges.anchored[rows], 0.0)
+    return made
 
 
 def _gone(graph: Graph, host: Sequence[HostTime]) -> Floats:

@@ -28,6 +28,9 @@ in the launch queue; launch to begin; end to begin on a stream; across streams; 
 _WHOLE_DEVICE = re.compile(r"(Device|Ctx)Synchronize|Free|Malloc")
 """Calls that wait for all streams."""
 
+_CERTAIN_NS = 5_000.0
+"""An activity that begins this soon after another's end waited for it, also where no call says so."""
+
 _QUEUE_SLACK = 8
 """Launches by which the driver's limit scatters."""
 
@@ -264,8 +267,10 @@ class _Builder:
             STREAM, self.end + ahead, self.start + behind, gap + extra, behind,
             constant=usual + opaque, peer=ahead, opaque=opaque,
         )  # fmt: skip
-        self._across(CROSS, started.waited, guessed=False)
-        self._across(CROSS, started.guessed, guessed=True)
+        self._across(CROSS, started.waited)
+        near = started.cross_gap <= _CERTAIN_NS
+        self._across(CROSS, [pair for pair in started.guessed if near[pair[0]]])
+        self._across(CROSS, [pair for pair in started.guessed if not near[pair[0]]], guessed=True)
         self._room()
         length = activities.end - activities.start
         self._add(RUN, self.start + rows, self.end + rows, length, rows)
@@ -284,7 +289,7 @@ class _Builder:
             constant=submit + usual + opaque, host=submit, opaque=opaque,
         )  # fmt: skip
 
-    def _across(self, kind: int, pairs: list[tuple[int, int]], *, guessed: bool) -> None:
+    def _across(self, kind: int, pairs: list[tuple[int, int]], *, guessed: bool = False) -> None:
         pairs = [pair for pair in pairs if self.device_stretch[pair[0]] == self.device_stretch[pair[1]]]
         if not pairs:
             return

@@ -38,7 +38,7 @@ class Begins:
         gap: behind its predecessor.
         cross_gap: behind the activities of other streams that it waited for.
         waited: of that kind: pairs (activity, row it waited for).
-        guessed: pairs of which only the times say so.
+        guessed: pairs of which only the times say so, one beginning as the other ends.
         room: pairs (activity, row that held the device, offset, whether from that one's end).
         extra: what none of them explains; opaque where it is long.
         opaque: of it, what is reported.
