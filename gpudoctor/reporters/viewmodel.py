@@ -12,8 +12,8 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from gpudoctor.diagnosis import Diagnosis, Evidence, Finding, Location, Remedy, Severity
-from gpudoctor.reporters import diff, prose, savings, wording
+from gpudoctor.diagnosis import CriticalPath, Diagnosis, Evidence, Finding, Location, Remedy, Severity
+from gpudoctor.reporters import diff, path_words, prose, savings, wording
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
 from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
@@ -83,6 +83,7 @@ class FindingView:
     share: str
     grade: str
     grade_word: str
+    addition: str
     basis: Markup | None
     excerpt: tuple[Row, ...]
     locations: tuple[PlaceView, ...]
@@ -107,6 +108,15 @@ class UnjudgedView:
 
 
 @dataclass(frozen=True, slots=True)
+class PathView:
+    """What the step hangs on."""
+
+    title: str
+    source: str
+    owners: tuple[path_words.Owner, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Everything on the page."""
 
@@ -119,6 +129,9 @@ class Page:
     facts: tuple[wording.Fact, ...]
     budget: BudgetBar | None
     budget_note: str
+    path: PathView | None
+    trust: str
+    together: path_words.Together | None
     caveats: tuple[Markup, ...]
     findings: tuple[FindingView, ...]
     brief: tuple[FindingView, ...]
@@ -154,6 +167,9 @@ def page(diagnosis: Diagnosis) -> Page:
         facts=tuple(replace(f, value=glued(f.value), note=glued(f.note)) for f in wording.facts(diagnosis)),
         budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         budget_note=wording.budget_note(diagnosis),
+        path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
+        trust=glued(path_words.trust(diagnosis.replay)),
+        together=path_words.together(diagnosis),
         caveats=tuple(prose.inline(caveat) for caveat in wording.caveats(diagnosis)),
         findings=tuple(views[:IN_FULL]),
         brief=tuple(views[IN_FULL:]),
@@ -178,6 +194,11 @@ def page(diagnosis: Diagnosis) -> Page:
         environment=tuple((one_line(key), one_line(value)) for key, value in run.environment.items()),
         version=one_line(diagnosis.gpudoctor),
     )
+
+
+def _path(path: CriticalPath) -> PathView:
+    said = path_words.source(path)
+    return PathView(path_words.TITLE, said[0].upper() + said[1:], path_words.owners(path))
 
 
 class _Anchors:
@@ -210,6 +231,7 @@ def _finding(diagnosis: Diagnosis, finding: Finding, anchors: _Anchors, is_open:
         share=savings.share(saving) if saving else "",
         grade=savings.grade(saving) if saving else "",
         grade_word=saving.grade if saving else "",
+        addition=glued(savings.addition(saving)) if saving else "",
         basis=prose.inline(saving.basis) if saving and saving.basis else None,
         excerpt=_excerpt(finding),
         locations=tuple(_place(location) for location in finding.locations),

@@ -236,3 +236,26 @@ def test_what_was_not_measured_is_told_with_its_reason_and_remedy() -> None:
 
 def test_the_same_diagnosis_gives_the_same_page() -> None:
     assert html.render(diagnoses.realistic()) == html.render(diagnoses.realistic())
+
+
+def test_the_critical_path_and_what_all_fixes_save_are_on_the_page() -> None:
+    base = diagnoses.replayed()
+    text = words(html.render(base))
+    assert "What the step hangs on Step 5, 5.69 ms: no fix elsewhere makes it shorter." in text
+    assert "1.10 ms 20 % GPU: gemm, stream 7 train.py:17 600 µs" in text
+    assert "900 µs 16 % 13 smaller owners 6 steps replayed unchanged: < 0.1 % off" in text
+    assert (
+        "The 2 simulated ones together: 1.41 to 2.11 ms/step, 28 to 41 % of the step, simulated (upper bound)." in text
+    )
+    assert "14 % of the step; 210 µs of it on top of the findings above · simulated" in text
+    assert "≤ 1.50 GiB of memory · estimated" in text
+    assert text.count("replayed unchanged") == 1
+    assert words(html.render(replace(base, critical_path=None))).count("replayed unchanged") == 1
+
+
+def test_a_refused_replay_limits_the_numbers() -> None:
+    base = diagnoses.replayed()
+    assert base.replay is not None
+    text = words(html.render(replace(base, replay=replace(base.replay, refused="half is missing", together=None))))
+    assert "no saving was simulated: half is missing" in text
+    assert "replayed unchanged" not in text
