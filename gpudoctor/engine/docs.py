@@ -46,12 +46,22 @@ TOML between two lines `+++`:
 | `[[explained_by]]` | optional: `rule` (an id whose findings explain this rule's), `share` and `because`, see below |
 | `evidence_title` | optional: what the table of the column `evidence` is called (default `Measured`) |
 | `[thresholds]` | `name = { value = …, unit = "…", doc = "why this value" }`, each used in the SQL as `$name` |
-| `[what_if]` | optional: `edit` is `drop`, `scale`, `merge`, `unblock` or `overlap` |
+| `[what_if]` | optional: the edit by which a replay of the steps prices the finding, see below |
 | `[remedies.NAME]` | `text`, optional `risk` and `edit`; the first is the default |
 
 A finding whose rule names a cause is shown under that cause when both have a line in common (`share = "place"`, other
 locations count), the same function (`"function"`), or only the run (`"run"`; then the cause must be worth as much).
 `"rule"` is for a problem that is part of another one: it is shown under that whatever the two are worth.
+
+### Prices
+With `[what_if]` a finding is priced by replaying the profiled steps with its fix, where its row has `events` and a
+`cost_ns` (the estimate, which stays where no replay can be trusted). `edit` is what becomes of the events: `drop` takes
+them away, `scale` shortens them, `merge` makes one of each run of them, `unblock` lets the host go on, `overlap` lets
+them run beside the rest, `launch` launches them at no cost to the host, `align` lets collectives begin when the last
+rank arrives. `events` is the table that the ids are of: `kernels` (default), `ops`, `runtime_calls`, `kernel_runs`,
+`loaders`, or `all` for every launch. `doubt` is the share of the saving that the edit leaves open, and `remedies` names
+another edit for a remedy. On a device a finding that a replay prices below 1 % of the step is none. Examples are not
+replayed.
 
 ### Edits
 An `edit` makes the remedy a diff, which `gpudoctor fix` can apply:
@@ -78,11 +88,14 @@ One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. 
 | `locations` | list of `{'file': …, 'line': …, 'role': …}`: other places that belong to it |
 | `count` | how often it happened |
 | `cost_ns` | time a step that the finding owns; null when unknown |
+| `least_ns` | least of it that the fix saves; null when that is not known |
+| `memory_bytes`, `compile_ns` | memory and compile time that the fix saves, in their own units |
 | `saving_basis` | how `cost_ns` came about, one phrase; one that begins with `model` is no upper bound |
 | `severity` | overrides the scale |
 | `remedy` | name of the remedy that fits this row |
 | `accepted` | why the finding does not count, e.g. stated intent; null when it counts |
 | `events` | ids of the rows that `what_if` edits |
+| `remains` | share of the events' durations that remains, for `scale` and `merge`; by `cost_ns` when left out |
 | `evidence` | list of structs: a table of its own after that of the row, its fields are the columns |
 
 Every other column is evidence. Its suffix gives the unit: `_ns`, `_us`, `_ms`, `_s`, `_bytes`, `_ratio`; `_per_step` is

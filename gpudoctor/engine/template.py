@@ -15,8 +15,8 @@ requires = ["steps"]        # tables without which the rule is not measured; add
 [thresholds]                # every number that decides something, with its unit and reason; used as $slow_ratio below
 slow_ratio = {{ value = 2.0, unit = "ratio", doc = "TODO: why this value" }}
 
-# [what_if]                 # the change that would save it, of the rows' `events`: drop, scale, merge, unblock, overlap
-# edit = "drop"
+# [what_if]                 # the change that would save it, of the rows' `events`: drop, scale, merge, unblock, …
+# edit = "drop"             # with it the steps are replayed, and the finding gets the price of that
 
 [remedies.fix]              # the first is the default; a column `remedy` picks another
 text = "TODO: what to do, in one or two sentences."
