@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpudoctor.analysis.derive import derived
 from gpudoctor.analysis.simulate.edits import Edit, HostTime
 from gpudoctor.analysis.simulate.path import opaque_share
 from gpudoctor.analysis.simulate.replay import Player
@@ -251,3 +252,14 @@ def test_begins_and_ends_at_one_moment_keep_the_order_of_the_program() -> None:
     edit.scale[0] = 0.5
     assert step_us(graph) == [300]
     assert step_us(graph, edit) == [250]
+
+
+def test_a_trace_without_operators_has_a_critical_path() -> None:
+    tiny = Tiny()
+    tiny.step(0, 200)
+    tiny.kernel(20, 150, tiny.call(10, 15))
+    tiny.call(20, 160, "cudaDeviceSynchronize", kind="sync")
+    profile = tiny.profile()
+    made = derived(profile).table("critical_path")
+    assert made["dur_ns"].sum() == 200_000
+    assert made.loc[made["kind"].eq("device"), "dur_ns"].tolist() == [130_000]

@@ -142,7 +142,7 @@ class _Operators:
 
     def __init__(self, profile: Profile) -> None:
         ops = profile.table("ops")
-        ops = ops[[("::" in name) for name in ops["name"].astype(object).tolist()]]
+        ops = ops[np.array(["::" in str(name) for name in ops["name"].astype(object)], bool)]
         self._columns = _columns(ops, ("name", "op", "file", "line"))
         start = ops["start_ns"].to_numpy(np.int64, na_value=0)
         end = start + ops["dur_ns"].to_numpy(np.int64, na_value=0)
