@@ -16,7 +16,7 @@ from tests.synthetic.random_trace import ids, profile, write
 
 SEEDS = range(31)
 SHOWN = (0, 1, 5, 6, 7, 25)
-"""Seeds whose traces are read: a graph, small kernels, reductions, a full queue, pageable copies, compute that waits."""
+"""Seeds whose traces are read: a graph, small kernels, reductions, a full queue, pageable copies, compute waiting."""
 
 
 @pytest.fixture(scope="module")
