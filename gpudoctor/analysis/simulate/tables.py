@@ -137,13 +137,21 @@ class _Lookup:
         return {name: values[row] for name, values in self._columns.items()}
 
 
+_LOADER = "enumerate(DataLoader)#"
+"""How the range begins in which a loop waits for its next batch."""
+
+
 class _Operators:
-    """The outermost operators of each thread, to cut a stretch of host time by."""
+    """The outermost operators of each thread and its waits for batches, to cut a stretch of host time by."""
 
     def __init__(self, profile: Profile) -> None:
         ops = profile.table("ops")
-        ops = ops[np.array(["::" in str(name) for name in ops["name"].astype(object)], bool)]
+        names = [str(name) for name in ops["name"].astype(object)]
+        ops = ops[np.array(["::" in name or name.startswith(_LOADER) for name in names], bool)]
         self._columns = _columns(ops, ("name", "op", "file", "line"))
+        self._columns["name"] = [
+            "DataLoader" if str(name).startswith(_LOADER) else name for name in self._columns["name"]
+        ]
         start = ops["start_ns"].to_numpy(np.int64, na_value=0)
         end = start + ops["dur_ns"].to_numpy(np.int64, na_value=0)
         thread = ops["thread"].to_numpy(np.int64, na_value=NONE)
