@@ -15,6 +15,9 @@ from gpudoctor.recording import BEGUN, is_recording
 _TRACE = re.compile(r"\.json(?:\.gz)?$|\.pt\.trace\.json", re.IGNORECASE)
 _LOG = re.compile(r"torch_trace|\.(?:log|txt)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:rank|worker|gpu)[-_. ]?(\d+)(?!\d)", re.IGNORECASE)
+DRAWN = ".critical-path.json"
+"""In the name of a copy that `gpudoctor open --critical-path` made of a trace: no rank of its own."""
+
 _OURS = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 
 
@@ -68,7 +71,8 @@ def _inside(folder: Path) -> Iterable[Input]:
         recorded = here != folder and (here.parent / BEGUN).is_file()  # a part of a recording, not an input by itself
         for name in sorted(files, key=_natural):
             log = not recorded and bool(_LOG.search(name)) and is_log(here / name)
-            if log or (_TRACE.search(name) and (here / name).is_file()):  # a pipe would be waited for
+            trace = DRAWN not in name and bool(_TRACE.search(name))
+            if log or (trace and (here / name).is_file()):  # a pipe would be waited for
                 rank = named_rank(Path(name)) if here == folder else named_rank(here.relative_to(folder) / name)
                 yield Input(here / name, rank, certain=log or rank is not None or "trace" in name.lower())
 

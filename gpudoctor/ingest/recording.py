@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -18,6 +17,7 @@ from gpudoctor.analysis import constant_sites, conv_sites, dtype_sites, peaks
 from gpudoctor.analysis.derive import derived
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import (
+    burst_clock,
     compile_context,
     compile_effects,
     compile_log,
@@ -40,7 +40,6 @@ from gpudoctor.ingest import (
     setting_sites,
     steps,
     table_cache,
-    trace_steps,
     watch,
     what_if,
 )
@@ -49,8 +48,6 @@ from gpudoctor.profile import Profile
 from gpudoctor.recording import Recording, part
 from gpudoctor.schema.declare import GPU
 from gpudoctor.userfiles import UserFiles
-
-_SKEW_NS = 20_000  # a step's mark in the watch is a few microseconds older than its range in the trace
 
 
 def load(recording: Recording) -> Profile:
@@ -256,7 +253,7 @@ def _traces(
             notes.append(f"a profiler burst is lost: {error}")
             continue
         notes += [f"{burst['file']}: {note}" for note in integrity.notes(trace)]
-        windows, offset = _windows(trace, number, log, taken)
+        windows, offset = burst_clock.windows(trace, number, log, taken)
         by_hand = any(row["source"] == "backward" for row in taken.values())
         first = {name: sum(map(columns.length, made)) for name, made in parts.items()}
         made = ops.build(trace, windows, offset, burst["label"], names, first.get("ops", 0), by_hand=by_hand)
@@ -275,27 +272,6 @@ def _traces(
     if "kernels" in joined:
         light_lines.fill(joined)
     return {name: schema.from_columns(name, made) for name, made in joined.items()}, specification
-
-
-def _windows(
-    trace: kineto.Trace, burst: int, log: watch.WatchLog, taken: dict[int, dict[str, Any]]
-) -> tuple[list[ops.Window], int]:
-    """The profiled steps on the trace's clock, and what to add to get the recording's clock."""
-    marks = {mark.number: mark.start_ns for mark in log.marks if mark.burst == burst}
-    found, source = trace_steps.windows(trace)
-    if source != trace_steps.PROFILER_STEP:
-        return [], 0
-    offsets = [marks[window.step] - window.start_ns for window in found if window.step in marks]
-    offset = int(median(offsets)) if offsets else 0
-    windows = []
-    for window in found:
-        if (row := taken.get(window.step)) is None:
-            continue
-        start = window.start_ns
-        if row["validation_ns"]:  # a validation pass in front of the step is not part of it
-            start = max(start, min(row["start_ns"] - offset - _SKEW_NS, window.end_ns))
-        windows.append(ops.Window(row["step"], start, window.end_ns))
-    return windows, offset
 
 
 def _compile_tables(

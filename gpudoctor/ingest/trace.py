@@ -51,7 +51,7 @@ def _load(path: Path) -> Profile:
     step_rows = trace_steps.rows(cut, source, observation, -zero, op_rows)
     if source == "window":
         notes.append("the trace has no marked steps: its whole window counts as one step")
-    facts = _facts(path, trace, step_rows, notes, "kernels" in arrays)
+    facts = _facts(path, trace, step_rows, notes, zero, "kernels" in arrays)
     if len(op_rows):
         arrays |= {"ops": op_rows.columns, **_input_tables(op_rows)}
     else:
@@ -124,7 +124,7 @@ def _picked(column: Array | Coded, rows: Array) -> Array | Coded:
 
 
 def _facts(
-    path: Path, trace: kineto.Trace, step_rows: list[dict[str, Any]], notes: list[str], gpu: bool
+    path: Path, trace: kineto.Trace, step_rows: list[dict[str, Any]], notes: list[str], zero: int, gpu: bool
 ) -> dict[str, Any]:
     return {
         "script": path.name,
@@ -139,6 +139,7 @@ def _facts(
         "trace": {
             "text_bytes": trace.text_bytes,
             "events": sum(trace.columns.rows.values()),
+            "zero_ns": zero,
             "base_ns": trace.metadata.get("baseTimeNanoseconds"),
         },
     }

@@ -84,7 +84,7 @@ class Blocks:
                 return
             if start and not start.startswith(b"{"):
                 raise InputError(f"{self._source.path}: not a Kineto trace: it does not begin like JSON")
-            if found := self._list_begin(buffer.text):
+            if found := list_begin(buffer.text):
                 if self._read_members(_closed(buffer.text[: found.start()])):
                     self.damage.no_header = True
                 buffer.text = buffer.text[found.end() :]
@@ -95,18 +95,6 @@ class Blocks:
         if not buffer.text.strip(_SPACE):
             raise InputError(f"{self._source.path}: {self._source.cut or 'the file is empty'}")
         raise InputError(f"{self._source.path}: not a Kineto trace: its JSON has no traceEvents")
-
-    def _list_begin(self, text: bytes) -> re.Match[bytes] | None:
-        """Where the list of events begins: not one of that name inside another member, if that can be told."""
-        first = None
-        for found in _EVENTS.finditer(text):
-            first = first or found
-            try:
-                msgspec.json.decode(_closed(text[: found.start()]), type=dict[str, msgspec.Raw])
-            except ERRORS:
-                continue
-            return found
-        return first
 
     def _read_members(self, text: bytes) -> int:
         """Adds an object's members to the metadata; the number of bytes that follow the object."""
@@ -161,6 +149,19 @@ class Blocks:
             return None
         buffer.text = buffer.text[buffer.text.index(b",", at) + 1 :]
         return events
+
+
+def list_begin(text: bytes) -> re.Match[bytes] | None:
+    """The key of the list of events, up to its bracket: not one inside another member, if that can be told."""
+    first = None
+    for found in _EVENTS.finditer(text):
+        first = first or found
+        try:
+            msgspec.json.decode(_closed(text[: found.start()]), type=dict[str, msgspec.Raw])
+        except ERRORS:
+            continue
+        return found
+    return first
 
 
 def _closed(text: bytes) -> bytes:

@@ -81,6 +81,11 @@ class Buffer:
         if len(parts) > 1:
             self.text = b"".join(parts)
 
+    def rest(self) -> Iterator[bytes]:
+        """What was not read yet, in pieces."""
+        yield from self._pieces
+        self.ended = True
+
 
 @dataclass(slots=True)
 class Salvage:
