@@ -80,6 +80,10 @@ class Parts:
         """Launches a kernel."""
         return self.call("cudaLaunchKernel", self._recipe.launch_ns, works=(work,), stream=work.stream)
 
+    def fill(self, work: Work) -> Call:
+        """Sets memory."""
+        return self.call("cudaMemsetAsync", self._recipe.launch_ns, works=(work,), stream=work.stream)
+
     def replay(self, works: tuple[Work, ...]) -> Call:
         """Replays a graph: dearer than a launch, and a little dearer with every kernel."""
         return self.call("cudaGraphLaunch", 3 * self._recipe.launch_ns + 150 * len(works), works=works)

@@ -22,9 +22,11 @@ class Recipe:
         python_ns, operator_ns, launch_ns, latency_ns, gap_ns, tail_ns: host before an operator and in it, launch
             call, launch to begin, between two kernels, from the end of what a call waits for to its return.
         spread: of the kernels' durations among layers (sigma of a log-normal).
-        items: where `.item()` is called: shares of the forward; 2 is the step's end.
+        items: where `.item()` is called: shares of the forward; 1.5 is in front of the optimizer, 2 the step's end.
         item_pageable: its copy goes to pageable memory, and holds up the host itself.
         synchronize: the device is synchronised at the step's end.
+        throttled: the host waits at the step's end for an event behind the forward, not to run ahead too far.
+        zeroed: tensors of gradients that are filled with zeros.
         batch_bytes: copied to the device; 0 for none.
         pinned, blocking: the batch is in pinned memory; `.to()` waits for its copy.
         small_copies: pageable copies of less than 64 KiB, which the driver takes along.
@@ -56,6 +58,8 @@ class Recipe:
     items: tuple[float, ...] = ()
     item_pageable: bool = False
     synchronize: bool = False
+    throttled: bool = False
+    zeroed: int = 0
     batch_bytes: int = 0
     pinned: bool = False
     blocking: bool = True
@@ -79,7 +83,7 @@ _MEDIANS: dict[str, tuple[tuple[int, int], tuple[int, int], tuple[int, int]]] = 
     "gpu": ((10, 60), (30 * US, 200 * US), (2 * US, 8 * US)),
     "queue": ((110, 155), (30 * US, 90 * US), (2 * US, 4 * US)),
     "launch": ((15, 90), (2 * US, 8 * US), (6 * US, 30 * US)),
-    "sync": ((15, 60), (8 * US, 30 * US), (4 * US, 15 * US)),
+    "sync": ((15, 60), (12 * US, 60 * US), (3 * US, 12 * US)),
     "loader": ((9, 50), (8 * US, 40 * US), (3 * US, 12 * US)),
     "copy": ((9, 50), (8 * US, 60 * US), (3 * US, 12 * US)),
     "communication": ((12, 60), (10 * US, 80 * US), (2 * US, 10 * US)),
@@ -90,7 +94,7 @@ _MEDIANS: dict[str, tuple[tuple[int, int], tuple[int, int], tuple[int, int]]] = 
 
 def _between(rng: random.Random, low: float, high: float) -> float:
     """Anything between two bounds, each magnitude as likely as the other."""
-    return low * (high / low) ** rng.random()
+    return float(low * (high / low) ** rng.random())
 
 
 def _whole(rng: random.Random, bounds: tuple[int, int]) -> int:
@@ -107,8 +111,8 @@ def draw(rng: random.Random) -> Recipe:
 
     free_running = kind == "queue"  # nothing may hold the host up
     items = [rng.random() for _ in range(rng.choice((1, 3, 8)))] if likely("sync", otherwise=0.15) else []
-    items += [2.0] if rng.random() < 0.4 else []
-    reduced = likely("communication", otherwise=0.15)
+    items += [place for place, share in ((1.5, 0.2), (2.0, 0.4)) if rng.random() < share]
+    reduced = likely("communication", otherwise=0.2)
     compute_ns = 5 * layers * kernel_ns
     buckets = rng.choice((1, 2, 4, 6)) if reduced else 0
     share = _between(rng, 0.4, 2.0) if kind == "communication" else _between(rng, 0.1, 0.6)
@@ -129,6 +133,8 @@ def draw(rng: random.Random) -> Recipe:
         items=() if free_running else tuple(sorted(items)),
         item_pageable=rng.random() < 0.5,
         synchronize=rng.random() < 0.2 and not free_running,
+        throttled=rng.random() < 0.15 and not free_running,
+        zeroed=rng.choice((0, 0, 3, 20)),
         batch_bytes=_whole(rng, (20_000_000, 200_000_000) if kind == "copy" else (200_000, 20_000_000)) * copied,
         pinned=free_running or (rng.random() < 0.4 and kind != "copy"),
         blocking=not free_running and rng.random() < 0.6,
@@ -139,7 +145,7 @@ def draw(rng: random.Random) -> Recipe:
         small=0 if free_running else rng.choice((0, 0, 20, 60, 200)),
         graph=rng.choice((0, 0, 0, layers // 3)),
         buckets=buckets,
-        overlapped=rng.random() < 0.6,
+        overlapped=rng.random() < 0.4,
         reduce_ns=round(share * compute_ns / max(1, buckets)),
         late_ns=rng.choice((0, 100 * US, 1 * MS)),
         branch=rng.choice((0, 0, 0, 4, 15)),

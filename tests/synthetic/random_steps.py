@@ -48,6 +48,9 @@ class Steps:
         recipe, parts = self._recipe, self.parts
         if 2.0 in recipe.items:
             made.append(parts.item())
+        if recipe.throttled:
+            wait = parts.wait("cudaEventSynchronize", "mark", mark=f"{number}.forward")
+            made.append(parts.operator("", "synchronize", (wait,)))
         if recipe.synchronize:
             made.append(parts.operator("", "synchronize", (parts.wait("cudaDeviceSynchronize", "device"),)))
         return made
@@ -93,6 +96,8 @@ class Steps:
                 made.append(parts.item())
                 items.pop(0)
             made += self._memory(layer)
+        if recipe.throttled:
+            made.append(parts.operator("", "fork", (parts.record(f"{number}.forward"),)))
         return made
 
     def _layer(self, size: float, fills: bool) -> list[Operator]:
@@ -183,9 +188,12 @@ class Steps:
         recipe, parts = self._recipe, self.parts
         name = POINTWISE.format("BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >")
         small = [parts.launch(parts.kernel(name, 2.2 * US, False)) for _ in range(recipe.small)]
-        made = [replace(parts.operator("aten::mul_", "small", (call,)), inside=STEP) for call in small]
+        made = [parts.item()] if 1.5 in recipe.items else []
+        made += [replace(parts.operator("aten::mul_", "small", (call,)), inside=STEP) for call in small]
         kernel = parts.kernel(POINTWISE.format("FusedAdamMathFunctor<float>"), 2.0 * recipe.kernel_ns, True)
         fused = parts.operator("aten::_fused_adamw_", "update", (parts.launch(kernel),))
         made.append(replace(fused, inside=STEP))
+        zeros = [parts.work("memset", "Memset (Device)", 1.5 * US, size_bytes=1 << 20) for _ in range(recipe.zeroed)]
+        made += [parts.operator("aten::zero_", "zero", (parts.fill(work),)) for work in zeros]
         made[0] = replace(made[0], gap_ns=made[0].gap_ns + parts.about(HAND_OVER_NS, 0.3))
         return made

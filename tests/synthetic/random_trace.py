@@ -21,13 +21,14 @@ from tests.synthetic.random_programs import Happened
 _CBID = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaGraphLaunch": 311, "cudaMemcpyAsync": 41,
     "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165, "cudaEventRecord": 135, "cudaStreamWaitEvent": 147,
-    "cudaMalloc": 20, "cudaFree": 22,
+    "cudaMalloc": 20, "cudaFree": 22, "cudaMemsetAsync": 51, "cudaEventSynchronize": 137,
 }  # fmt: skip
 """CUPTI's callback ids."""
 
 _SYNCS = {
     "cudaStreamSynchronize": "Stream Synchronize",
     "cudaDeviceSynchronize": "Context Synchronize",
+    "cudaEventSynchronize": "Event Synchronize",
     "cudaStreamWaitEvent": "Stream Wait Event",
 }
 """Names of the device's own records of synchronisations, with `enable_cuda_sync_events=True`."""
@@ -137,7 +138,7 @@ def _syncs(timeline: Timeline) -> Iterator[Event]:
         stream = _NO_STREAM if call.waits == "device" else call.stream
         args: dict[str, Any] = {"cuda_sync_kind": kind, "stream": stream, "correlation": made.correlation}
         args |= {"device": 0, "context": 1}
-        if call.api == "cudaStreamWaitEvent" and call.mark in records:
+        if call.mark in records:
             record = records[call.mark]
             args |= {"wait_on_stream": record.call.stream, "wait_on_cuda_event_id": 1 + list(records).index(call.mark)}
             args |= {"wait_on_cuda_event_record_corr_id": record.correlation}
