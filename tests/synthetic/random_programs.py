@@ -8,8 +8,8 @@ Built from how the hardware works, and from nothing that a prediction is made wi
         after = run(program, remedy)               # the same noise for all that stays
         truth = before.total_ns - after.total_ns
         edit = before.touched(remedy)              # what the remedy takes out, shortens or moves
-    seen = profile(before)                         # as the reader gives it from a Kineto trace
-    edit = ids(edit, before, seen)                 # the same as ids of the Profile's kernels, runtime_calls and ops
+    seen = profile(before)                         # random_trace: what the reader makes of its Kineto trace
+    edit = ids(edit, before, seen)                 # random_trace: in ids of its tables kernels, runtime_calls and ops
 
 **What the machine does.** A main thread and autograd's, which take turns; launch calls that wait when 1,022 launches
 are outstanding; streams in order, events between them; kernels that fill the device exclude each other; one copy engine
