@@ -31,16 +31,20 @@ def write(paper: Paper, diagnosis: Diagnosis) -> None:
 
 
 def write_together(paper: Paper, diagnosis: Diagnosis) -> None:
-    """Writes what the findings' fixes save together, below the findings; nothing below two that were replayed."""
+    """Writes what the findings' fixes save together, below the findings; nothing below two that were replayed.
+
+    Without a critical path it is also the place that says how well the steps were replayed.
+    """
     together = path_words.together(diagnosis)
-    if together is None:
-        return
-    paper.line(Text.assemble(f"{together.label}: ", (together.amount, "bold"), f", {together.words}"), hang=2)
-    if diagnosis.critical_path is None:
-        _trust(paper, diagnosis)
-    paper.gap()
+    if together is not None:
+        paper.line(Text.assemble(f"{together.label}: ", (together.amount, "bold"), f", {together.words}"), hang=2)
+    said = diagnosis.critical_path is None and _trust(paper, diagnosis, 2 if together else 0)
+    if together is not None or said:
+        paper.gap()
 
 
-def _trust(paper: Paper, diagnosis: Diagnosis) -> None:
-    if words := path_words.trust(diagnosis.replay):
-        paper.line(Text(words, "dim"), indent=2)
+def _trust(paper: Paper, diagnosis: Diagnosis, indent: int = 2) -> bool:
+    words = path_words.trust(diagnosis)
+    if words:
+        paper.line(Text(words, "dim"), indent=indent)
+    return bool(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpudoctor.diagnosis import CriticalPath, Diagnosis, PathShare, Replay
+from gpudoctor.diagnosis import CriticalPath, Diagnosis, PathShare
 from gpudoctor.reporters import savings
 from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_ns, format_share, plural
@@ -65,9 +65,12 @@ def _name(share: PathShare) -> str:
     return name or share.kind
 
 
-def trust(replay: Replay | None) -> str:
-    """How well the unchanged replay gives the steps back; empty when nothing was replayed, or nothing is made of it."""
+def trust(diagnosis: Diagnosis) -> str:
+    """How well the unchanged replay gives the steps back; empty when nothing that is shown was made of a replay."""
+    replay = diagnosis.replay
     if replay is None or replay.refused is not None:
+        return ""
+    if diagnosis.critical_path is None and not _simulated(diagnosis):
         return ""
     return (
         f"{plural(replay.steps, 'step')} replayed unchanged: {format_share(replay.error)} off "
@@ -87,9 +90,14 @@ class Together:
 def together(diagnosis: Diagnosis) -> Together | None:
     """What all simulated fixes save at once; None below two of them."""
     saving = diagnosis.replay.together if diagnosis.replay else None
-    simulated = [finding for finding in diagnosis.roots if finding.saving and finding.saving.adds_ns is not None]
-    if saving is None or len(simulated) < 2:
+    number = _simulated(diagnosis)
+    if saving is None or number < 2:
         return None
-    everything = len(simulated) == len(diagnosis.roots)
-    label = "All of these together" if everything else f"The {len(simulated)} simulated ones together"
+    everything = number == len(diagnosis.roots)
+    label = "All of these together" if everything else f"The {number} simulated ones together"
     return Together(label, savings.amount(saving), savings.sentence(saving))
+
+
+def _simulated(diagnosis: Diagnosis) -> int:
+    """Findings that count and whose fixes were replayed."""
+    return sum(finding.saving is not None and finding.saving.adds_ns is not None for finding in diagnosis.roots)

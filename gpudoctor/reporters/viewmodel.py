@@ -168,7 +168,7 @@ def page(diagnosis: Diagnosis) -> Page:
         budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         budget_note=wording.budget_note(diagnosis),
         path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
-        trust=glued(path_words.trust(diagnosis.replay)),
+        trust=glued(path_words.trust(diagnosis)),
         together=path_words.together(diagnosis),
         caveats=tuple(prose.inline(caveat) for caveat in wording.caveats(diagnosis)),
         findings=tuple(views[:IN_FULL]),

@@ -57,8 +57,13 @@ def test_what_all_fixes_save_together_names_how_many_were_replayed() -> None:
 
 
 def test_a_run_without_a_device_still_says_how_well_it_was_replayed() -> None:
-    text = shown(replace(diagnoses.replayed(), critical_path=None))
-    assert "simulated (upper bound) 6 steps replayed unchanged" in text
+    base = replace(diagnoses.replayed(), critical_path=None)
+    assert "simulated (upper bound) 6 steps replayed unchanged" in shown(base)
+    one = shown(replace(base, findings=base.findings[:1]))
+    assert "6 steps replayed unchanged" in one
+    assert "together:" not in one
+    none = shown(replace(base, findings=()))
+    assert "replayed unchanged" not in none
 
 
 def test_a_refusal_is_one_note_and_nothing_else() -> None:
