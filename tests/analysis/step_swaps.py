@@ -12,7 +12,7 @@ import numpy as np
 
 from gpudoctor.analysis.simulate import replay
 from gpudoctor.analysis.simulate.events import NONE
-from gpudoctor.analysis.simulate.graph import HAND, LAUNCH, PROGRAM, RUN, Graph
+from gpudoctor.analysis.simulate.graph import FEED, HAND, LAUNCH, PROGRAM, RUN, Graph
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, STEP_END, STEP_START
 
 
@@ -92,7 +92,7 @@ class _Edges:
         kind, owner = graph.edges.kind, graph.edges.owner
         self._at = {
             wanted: {int(owner[row]): int(row) for row in np.flatnonzero(kind == wanted)}
-            for wanted in (PROGRAM, HAND, LAUNCH, RUN)
+            for wanted in (PROGRAM, HAND, FEED, LAUNCH, RUN)
         }
         self._launched: dict[int, list[int]] = {}
         for row, call in enumerate(graph.events.activities.call.tolist()):
@@ -106,6 +106,10 @@ class _Edges:
             handed = points.hand[a] != NONE, points.hand[b] != NONE
             if all(handed):
                 weight[self._at[HAND][a]] = points.time[b] - points.time[points.hand[b]]
+            elif a in self._at[FEED] or b in self._at[FEED]:  # a worker's pace is no part of the step's
+                weight[self._at[PROGRAM][a]] = points.time[b] - points.time[b - 1]
+                if a in self._at[FEED]:
+                    weight[self._at[FEED][a]] = -np.inf
             elif not any(handed) and a in self._at[PROGRAM] and b in self._at[PROGRAM]:
                 weight[self._at[PROGRAM][a]] = self.graph.edges.host[self._at[PROGRAM][b]]
             if points.kind[a] == CALL_END:

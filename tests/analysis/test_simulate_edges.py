@@ -212,12 +212,12 @@ def test_threads_that_do_not_train_do_not_hold_the_end() -> None:
 def test_stretches_of_profiled_steps_do_not_shift_each_other() -> None:
     tiny = Tiny()
     tiny.step(0, 100)
-    tiny.step(100, 5000, "bare")
-    tiny.step(5000, 5100)
     tiny.launch(10, 20, 30)
     tiny.launch(80, 90, 95)
-    tiny.kernel(5020, 5030, tiny.call(5010, 5015, step=2), step=2, launch_step=2)
-    tiny.kernel(5090, 5095, tiny.call(5080, 5085, step=2), step=2, launch_step=2)
+    tiny.step(100, 5000, "bare")
+    tiny.step(5000, 5100)
+    tiny.launch(5010, 5020, 5030)
+    tiny.launch(5080, 5090, 5095)
     graph = tiny.graph()
     edit = Edit.nothing(graph)
     edit.host.append(host_time(MAIN, 20, 70))
@@ -263,3 +263,49 @@ def test_a_trace_without_operators_has_a_critical_path() -> None:
     made = derived(profile).table("critical_path")
     assert made["dur_ns"].sum() == 200_000
     assert made.loc[made["kind"].eq("device"), "dur_ns"].tolist() == [130_000]
+
+
+def fed_loop() -> Tiny:
+    """Two steps that compute for 100 µs and then wait for a batch of a worker process, which comes every 500 µs."""
+    tiny = Tiny()
+    for number in range(2):
+        begin = 500 * number
+        tiny.step(begin, begin + 500)
+        tiny.op(begin + 10, begin + 110)
+        tiny.op(begin + 120, begin + 490, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")
+    return tiny
+
+
+def test_a_faster_loop_waits_longer_for_a_worker_till_the_same_moment() -> None:
+    graph = fed_loop().graph()
+    edit = Edit.nothing(graph)
+    edit.host += [host_time(MAIN, 10, 110), host_time(MAIN, 510, 610)]
+    assert end_us(graph, edit) == 1000
+    edit.host += [host_time(MAIN, 120, 490), host_time(MAIN, 620, 990)]
+    assert end_us(graph, edit) == pytest.approx(60)
+
+
+def test_a_worker_that_has_batches_ready_earlier_has_all_later_ones_earlier() -> None:
+    graph = fed_loop().graph()
+    edit = Edit.nothing(graph)
+    for start in (120, 620):
+        edit.host.append(HostTime(np.array([MAIN]), np.array([start * 1e3]), np.array([(start + 370) * 1e3]), 0.5))
+    assert end_us(graph, edit) == pytest.approx(1000 - 370)
+
+
+def test_copies_in_one_direction_share_an_engine_and_serve_the_next_step() -> None:
+    tiny = Tiny()
+    for number in range(3):
+        begin = 1000 * number
+        tiny.step(begin, begin + 1000)
+        call = tiny.call(begin + 10, begin + 15, "cudaMemcpyAsync", kind="memcpy")
+        known = {"name": "Memcpy HtoD", "kind": "memcpy", "pageable": False, "direction": "h2d"}
+        tiny.kernel(begin + 20, begin + 520, call, **known)
+        tiny.launch(begin + 30, begin + 521, begin + 621)
+        tiny.call(begin + 50, begin + 625, "cudaStreamSynchronize", kind="sync")
+        tiny.op(begin + 640, begin + 990)
+    graph = tiny.graph()
+    edit = edit_of(tiny.profile(), graph, "overlap", "kernels", [0, 2, 4])
+    assert edit is not None
+    # the first batch is there; from then on a step takes as long as the copy for the next one
+    assert step_us(graph, edit) == [pytest.approx(520, abs=10)] * 3

@@ -34,16 +34,22 @@ class Tiny:
         return self._add("steps", "step", start, end, observation=observation, warmup=number < 0)
 
     def op(self, start: float, end: float, name: str = "aten::add", thread: int = MAIN) -> int:
-        return self._add("ops", "op", start, end, name=name, thread=thread, step=0, observation="detail")
+        known = {"name": name, "thread": thread, "step": self._step, "observation": "detail"}
+        return self._add("ops", "op", start, end, **known)
+
+    @property
+    def _step(self) -> int:
+        """The step that was added last: what is added now is part of it."""
+        return max(0, len(self.rows["steps"]) - 1)
 
     def call(self, start: float, end: float, name: str = "cudaLaunchKernel", thread: int = MAIN, **more: Any) -> int:
         number = len(self.rows["runtime_calls"])
-        known = {"thread": thread, "correlation": number, "kind": "launch", "step": 0} | more
+        known = {"thread": thread, "correlation": number, "kind": "launch", "step": self._step} | more
         return self._add("runtime_calls", "call", start, end, name=name, **known)
 
     def kernel(self, start: float, end: float, call: int | None, stream: int = 7, **more: Any) -> int:
         known = {"name": "kernel", "kind": "kernel", "kernel_class": "other", "device": 0, "stream": stream}
-        known |= {"call": call, "step": 0, "launch_step": 0}
+        known |= {"call": call, "step": self._step, "launch_step": self._step}
         return self._add("kernels", "kernel", start, end, **(known | more))
 
     def launch(self, at: float, start: float, end: float, thread: int = MAIN, **more: Any) -> int:

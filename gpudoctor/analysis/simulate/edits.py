@@ -9,7 +9,10 @@ import numpy as np
 
 from gpudoctor.analysis.simulate.events import NONE, Bools, Floats, Ints
 from gpudoctor.analysis.simulate.graph import (
+    AHEAD,
     CROSS,
+    ENGINE,
+    FEED,
     HAND,
     LAUNCH,
     PROGRAM,
@@ -20,6 +23,8 @@ from gpudoctor.analysis.simulate.graph import (
     WAIT,
     Graph,
 )
+
+_ALL = 0.999
 
 PINNED_NS = 5_000.0
 """What the call of an asynchronous copy from pinned memory takes the host at most."""
@@ -112,6 +117,7 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
     source = edges.source
     if edit.host:
         weight -= _host_part(graph, base) * _gone(graph, edit.host)
+        _feed_earlier(graph, edit.host, weight)
     kind, owner = edges.kind, edges.owner
     activity = np.isin(kind, (LAUNCH, STREAM, CROSS, ROOM, RUN))
     if (edit.scale != 1.0).any():
@@ -170,6 +176,19 @@ def _gone(graph: Graph, host: Sequence[HostTime]) -> Floats:
     return share
 
 
+def _feed_earlier(graph: Graph, host: Sequence[HostTime], weight: Floats) -> None:
+    """Workers have a batch ready earlier by all the waiting that has gone so far; at once where all of it goes."""
+    edges, made = graph.edges, graph.points
+    rows = np.flatnonzero(edges.kind == FEED)
+    times, covered = _coverage(graph.events.main, host) if len(rows) else (np.empty(0), np.empty(0))
+    if not len(times):
+        return
+    ready, begun = made.time[edges.owner[rows]], made.time[edges.owner[rows] - 1]
+    gone = np.interp(ready, times, covered) - np.interp(begun, times, covered)
+    share = gone / np.maximum(ready - begun, 1.0)
+    weight[rows] = np.where(share > _ALL, -np.inf, weight[rows] - np.cumsum(gone))
+
+
 def _coverage(thread: int, host: Sequence[HostTime]) -> tuple[Floats, Floats]:
     """Times and the host time that has gone until each of them; stretches that overlap count once, the larger share."""
     parts = [(each.start[each.thread == thread], each.end[each.thread == thread], each.share) for each in host]
@@ -215,6 +234,9 @@ def _move(graph: Graph, moved: Bools, weight: Floats) -> Ints:
     source[held] = np.where(ahead != NONE, graph.end_node[np.maximum(ahead, 0)], 0)
     weight[held[ahead == NONE]] = -np.inf
     _hold_whole_device(graph, moved, weight, source)
+    _copied_ahead(graph, moved, weight, source)
+    engine = np.flatnonzero(edges.kind == ENGINE)
+    weight[engine[moved[edges.peer[engine]] & ~moved[edges.owner[engine]]]] = graph.constants.gap
     lost = source >= edges.target
     weight[lost] = -np.inf
     return np.where(lost, 0, source)
@@ -234,6 +256,27 @@ def _hold_whole_device(graph: Graph, moved: Bools, weight: Floats, source: Ints)
     held = rows[at >= 0]
     source[held] = graph.end_node[launched[order[at[at >= 0]]]]
     weight[held] = graph.tail
+
+
+def _copied_ahead(graph: Graph, moved: Bools, weight: Floats, source: Ints) -> None:
+    """Lets what waited for a copy wait for that of the step before: copies beside a step are the next one's."""
+    edges, activities, calls = graph.edges, graph.events.activities, graph.events.calls
+    rows = np.flatnonzero(edges.kind == AHEAD)
+    rows = rows[moved[edges.peer[rows]] & ~moved[edges.owner[rows]]]
+    if not len(rows):
+        return
+    copies = np.flatnonzero(moved & (activities.kind == 1) & (activities.call != NONE))
+    step = np.searchsorted(graph.events.step_start, calls.start[activities.call[copies]], side="right") - 1
+    place = {int(copy): number for number, copy in enumerate(copies.tolist())}
+    by_step = {number: copies[step == number].tolist() for number in np.unique(step).tolist()}
+    for row in rows.tolist():
+        number = place.get(int(edges.peer[row]))
+        if number is None:
+            continue
+        ours, before = by_step[int(step[number])], by_step.get(int(step[number]) - 1)
+        if before:
+            at = ours.index(int(edges.peer[row])) if len(ours) == len(before) else -1
+            source[row], weight[row] = graph.end_node[before[at]], graph.constants.gap
 
 
 def _skipping(before: Ints, moved: Bools) -> Ints:

@@ -6,6 +6,7 @@ Times are nanoseconds from the recording's zero, as float64: exact below 2^53, a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,11 @@ KINDS = ("kernel", "memcpy", "memset")
 ROUNDING_NS = 1_000.0
 """By how much a begin and an end may contradict each other: traces of old torch round times to microseconds."""
 
+LOADER = "enumerate(DataLoader)#"
+"""How the range begins in which a loop waits for its next batch (torch/utils/data/dataloader.py)."""
+
+_WORKERS = LOADER + "_MultiProcessing"
+
 _BACKWARD = re.compile(r"Backward|autograd::engine|torch::autograd")
 """Names of operators that the autograd engine runs."""
 
@@ -47,6 +53,7 @@ class Activities:
         call: row in `Calls` of the launch; `NONE` when it was not recorded.
         kind: number in `KINDS`.
         pageable: a copy whose host side is pageable memory.
+        direction: number of a copy's direction, 0 where it has none.
         communication: a collective.
         node: place among the activities of one graph launch; 0 for all others.
         names: kernel names.
@@ -61,6 +68,7 @@ class Activities:
     call: Ints
     kind: Ints
     pageable: Bools
+    direction: Ints
     communication: Bools
     node: Ints
     names: list[str]
@@ -99,12 +107,21 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Outermost operators: thread id, begin, end, and whether the autograd engine runs them."""
+    """Outermost operators and the loop's waits for batches.
+
+    Attributes:
+        thread: thread id.
+        start: begin.
+        end: end.
+        engine: the autograd engine runs it.
+        fed: a wait for a batch that a worker process makes.
+    """
 
     thread: Ints
     start: Floats
     end: Floats
     engine: Bools
+    fed: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +264,16 @@ def _activities(table: pd.DataFrame, calls: Calls) -> Activities:
         call=call,
         kind=known[kind[order]],
         pageable=_bools(table["pageable"])[order],
+        direction=_directions(table["direction"])[order],
         communication=talks[classes[order]],
         node=_nodes(call),
         names=[texts[code] for code in named[order].tolist()],
     )
+
+
+def _directions(column: Any) -> Ints:
+    codes, texts = _texts(column)
+    return np.array([1 + number if text else 0 for number, text in enumerate(texts)] or [0], np.int64)[codes]
 
 
 def _rows(ids: Ints, of: Ints) -> Ints:
@@ -275,24 +298,31 @@ def _nodes(call: Ints) -> Ints:
 
 
 def _outermost(ops: pd.DataFrame) -> Ranges:
-    """Operators that lie in no other one; ranges that scripts and libraries name themselves do not count as operators.
+    """Operators that lie in no other one, and waits for batches.
 
-    Those can span a whole step, and then nothing could be told from where they begin and end.
+    Other ranges that scripts and libraries name do not count: they can span a whole step, and then nothing could be
+    told from where they begin and end.
     """
     codes, texts = _texts(ops["name"])
-    real = np.array(["::" in text for text in texts] or [False], bool)[codes]
-    engine = np.array([bool(_BACKWARD.search(text)) for text in texts] or [False], bool)[codes][real]
+    real = _named(texts, lambda text: "::" in text or text.startswith(LOADER))[codes]
+    engine = _named(texts, lambda text: bool(_BACKWARD.search(text)))[codes][real]
+    fed = _named(texts, lambda text: text.startswith(_WORKERS))[codes][real]
     start = _floats(ops["start_ns"])[real]
     end = start + np.maximum(_floats(ops["dur_ns"])[real], 0.0)
     thread = _ints(ops["thread"])[real]
     order = np.lexsort((-end, start, thread))
-    thread, start, end, engine = thread[order], start[order], end[order], engine[order]
+    thread, start, end, engine, fed = thread[order], start[order], end[order], engine[order], fed[order]
     kept, last, reach = [], None, 0.0
     for row, (group, begin, until) in enumerate(zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)):
         if group != last or (begin >= reach - ROUNDING_NS and until > reach):
             kept.append(row)
             last, reach = group, until
-    return Ranges(thread[kept], start[kept], end[kept], engine[kept])
+    return Ranges(thread[kept], start[kept], end[kept], engine[kept], fed[kept])
+
+
+def _named(texts: Sequence[str], holds: Callable[[str], bool]) -> Bools:
+    """By code of a name whether something holds for it."""
+    return np.array([holds(text) for text in texts] or [False], bool)
 
 
 def _waits(table: pd.DataFrame) -> Waits:

@@ -17,19 +17,24 @@ from gpudoctor.analysis.simulate.blocking import Wait, waits
 from gpudoctor.analysis.simulate.constants import QUEUE as QUEUE_LENGTH
 from gpudoctor.analysis.simulate.constants import TAIL_NS, Constants, measure
 from gpudoctor.analysis.simulate.events import NONE, Bools, Events, Floats, Ints
-from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, HANDOVER_NS, Points, points
+from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, HANDOVER_NS, OP_END, Points, points
 from gpudoctor.analysis.simulate.streams import Begins, begins, launch_order, predecessors
 
-ORIGIN, PROGRAM, HAND, WAIT, SIDE, QUEUE, LAUNCH, STREAM, CROSS, ROOM, RUN = range(11)
-"""Kinds of edges: a fixed time; the thread's order; the other thread's hand-over; what a call waits for; what a call
-that waits for the whole device would wait for, were it moved to a stream of its own (without weight until it is); room
-in the launch queue; launch to begin; end to begin on a stream; across streams; room on the device; begin to end."""
+ORIGIN, PROGRAM, HAND, FEED, WAIT, SIDE, QUEUE, LAUNCH, STREAM, CROSS, ROOM, RUN, AHEAD, ENGINE = range(14)
+"""Kinds of edges: a fixed time; the thread's order; the other thread's hand-over; when a worker process had a batch
+ready; what a call waits for; what would be waited for were it moved to a stream of its own (without weight until it
+is); room in the launch queue; launch to begin; end to begin on a stream; across streams; room on the device; begin to
+end; what would wait for a copy of the step before, were copies made ahead, and which copy would come before another in
+the one engine of their direction (both without weight until copies are moved)."""
 
 _WHOLE_DEVICE = re.compile(r"(Device|Ctx)Synchronize|Free|Malloc")
 """Calls that wait for all streams."""
 
 _CERTAIN_NS = 5_000.0
 """An activity that begins this soon after another's end waited for it, also where no call says so."""
+
+_FEED_OWN_NS = 100_000.0
+"""What a loop takes to get a batch that is ready: longer, and it waited for a worker."""
 
 _QUEUE_SLACK = 8
 """Launches by which the driver's limit scatters."""
@@ -192,11 +197,21 @@ class _Builder:
         own = np.full(len(made), np.inf)
         for call, wait in self.waits.items():
             own[self.call_end[call]] = wait.own
+        fed = self._fed()
+        own[fed] = _FEED_OWN_NS
+        self._add(FEED, np.zeros(len(fed), np.int64), 1 + fed, made.time[fed], fed)
         weight = np.minimum(weight, own[follows])
         self._add(PROGRAM, follows, 1 + follows, weight, follows, host=weight)
         given = rows[handed]
         weight = made.time[given] - made.time[made.hand[given]]
         self._add(HAND, 1 + made.hand[given], 1 + given, weight, given, host=weight)
+
+    def _fed(self) -> Ints:
+        """Points at which a wait for a worker's batch ends: a faster loop waits there longer, till the same time."""
+        made, ranges = self.points, self.events.ranges
+        rows = np.flatnonzero((made.kind == OP_END) & ~made.first)
+        fed = ranges.fed[made.ref[rows]] & (ranges.end - ranges.start > _FEED_OWN_NS)[made.ref[rows]]
+        return rows[fed]
 
     def add_waits(self) -> None:
         """From what a call waited for to its return."""
@@ -267,6 +282,12 @@ class _Builder:
             STREAM, self.end + ahead, self.start + behind, gap + extra, behind,
             constant=usual + opaque, peer=ahead, opaque=opaque,
         )  # fmt: skip
+        copied = behind[activities.kind[ahead] == 1]
+        never = np.full(len(copied), -np.inf)
+        self._add(
+            AHEAD, np.zeros(len(copied), np.int64), self.start + copied, never, copied, peer=started.before[copied]
+        )
+        self._engines()
         self._across(CROSS, started.waited)
         near = started.cross_gap <= _CERTAIN_NS
         self._across(CROSS, [pair for pair in started.guessed if near[pair[0]]])
@@ -274,6 +295,18 @@ class _Builder:
         self._room()
         length = activities.end - activities.start
         self._add(RUN, self.start + rows, self.end + rows, length, rows)
+
+    def _engines(self) -> None:
+        """From each copy to the next in its direction: a device copies one at a time in each."""
+        activities = self.events.activities
+        rows = np.flatnonzero((activities.direction > 0) & (activities.call != NONE))
+        key = activities.device[rows] * 16 + activities.direction[rows]
+        order = np.lexsort((self.events.calls.start[activities.call[rows]], key)) if len(rows) else rows
+        rows, key = rows[order], key[order]
+        same = (key[1:] == key[:-1]) & (self.device_stretch[rows][1:] == self.device_stretch[rows][:-1])
+        earlier, later = rows[:-1][same], rows[1:][same]
+        never = np.full(len(later), -np.inf)
+        self._add(ENGINE, self.end + earlier, self.start + later, never, later, peer=earlier)
 
     def _launches(self, rows: Ints) -> None:
         activities, calls, started = self.events.activities, self.events.calls, self.begins
@@ -319,7 +352,7 @@ class _Builder:
         time = np.concatenate(([0.0], self.points.time, activities.start, activities.end))
         # an end is known as soon as its begin is
         key = np.concatenate(([-np.inf], self.points.time, activities.start, activities.start))
-        position, kept = ordered(key, source, target, np.isin(kind, (PROGRAM, RUN, LAUNCH, ORIGIN, STREAM)))
+        position, kept = ordered(key, source, target, np.isin(kind, (PROGRAM, RUN, LAUNCH, ORIGIN, FEED, STREAM)))
         if len(lost := _without_source(target[kept], len(time))):
             # its launch is not in the graph: a later activity of a graph launch that is the first on its stream
             added = len(lost)

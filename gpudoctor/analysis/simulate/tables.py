@@ -9,7 +9,7 @@ import numpy as np
 
 from gpudoctor import profile as schema
 from gpudoctor.analysis.simulate import graph as g
-from gpudoctor.analysis.simulate.events import NONE, Ints
+from gpudoctor.analysis.simulate.events import LOADER, NONE, Ints
 from gpudoctor.analysis.simulate.path import edges_to, opaque_of_steps
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, STEP_END
 from gpudoctor.analysis.simulate.price import Simulation
@@ -83,7 +83,7 @@ class _Stretches:
         owner = int(graph.edges.owner[edge])
         if kind in _DEVICE:
             self._device(_DEVICE[kind], owner, since, until)
-        elif kind in (g.WAIT, g.QUEUE):
+        elif kind in (g.WAIT, g.QUEUE, g.FEED):
             self._host("wait", owner, since, until)
         elif kind == g.ORIGIN:
             self._row("wait", since, until)
@@ -137,20 +137,16 @@ class _Lookup:
         return {name: values[row] for name, values in self._columns.items()}
 
 
-_LOADER = "enumerate(DataLoader)#"
-"""How the range begins in which a loop waits for its next batch."""
-
-
 class _Operators:
     """The outermost operators of each thread and its waits for batches, to cut a stretch of host time by."""
 
     def __init__(self, profile: Profile) -> None:
         ops = profile.table("ops")
         names = [str(name) for name in ops["name"].astype(object)]
-        ops = ops[np.array(["::" in name or name.startswith(_LOADER) for name in names], bool)]
+        ops = ops[np.array(["::" in name or name.startswith(LOADER) for name in names], bool)]
         self._columns = _columns(ops, ("name", "op", "file", "line"))
         self._columns["name"] = [
-            "DataLoader" if str(name).startswith(_LOADER) else name for name in self._columns["name"]
+            "DataLoader" if str(name).startswith(LOADER) else name for name in self._columns["name"]
         ]
         start = ops["start_ns"].to_numpy(np.int64, na_value=0)
         end = start + ops["dur_ns"].to_numpy(np.int64, na_value=0)
