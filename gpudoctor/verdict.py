@@ -60,9 +60,10 @@ def _worth(saving: Saving) -> str:
     high = saving.ns_per_step if saving.high_ns is None else saving.high_ns
     least, most = (min(1.0, saving.share * ns / saving.ns_per_step) for ns in (low, high))
     amount = format_range(low, high, format_ns)
+    about = "" if saving.is_bound or saving.grade == "measured" else "about "
     if low and amount != format_ns(high):
-        return f"{amount} of it ({format_range(least, most, format_share)})"
-    bound = "at most " if saving.is_bound or not low else "about " if saving.grade != "measured" else ""
+        return f"{about}{amount} of it ({format_range(least, most, format_share)})"
+    bound = "at most " if saving.is_bound or not low else about
     return f"{bound}{format_ns(high)} of it ({format_share(most)})"
 
 

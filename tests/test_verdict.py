@@ -50,3 +50,5 @@ def test_without_a_replay_of_two_the_largest_single_saving_is_named_and_nothing_
 def test_a_range_from_nothing_and_a_model_keep_their_words() -> None:
     assert "is at most 20.0 ms of it" in say([finding(17, 18_000_000, low_ns=0, high_ns=20_000_000)])
     assert "is about 20.0 ms of it" in say([finding(17, 20_000_000, basis="model: half")])
+    model = finding(17, 15_000_000, basis="model: half", low_ns=10_000_000, high_ns=20_000_000)
+    assert "is about 10.0 to 20.0 ms of it (13 to 25 %)" in say([model])
