@@ -18,7 +18,7 @@ class Touched:
         calls: correlations of runtime calls that are taken out, with or without their operator.
         activities: numbers of activities (in `Timeline.activities`) that do not happen any more.
         durations_ns: new durations of activities, by number.
-        streams: new streams of activities, by number; nothing waits for them any more.
+        streams: new streams of activities, by number; they are waited for one step later, by an event.
         released: correlations of calls that stay, and do not wait for the device any more.
         free: correlations of calls that cost the host nothing any more, but for a wait for room in the queue.
         moved: correlations of stream waits that are made behind the last operator of backward instead.

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tests.synthetic.random_device import Work
-from tests.synthetic.random_host import Operator
+from tests.synthetic.random_host import Call, Operator
 from tests.synthetic.random_parts import COPIES
+from tests.synthetic.random_recipe import US
 
 Steps = list[list[Operator]]
 
@@ -107,16 +108,23 @@ def _merged(step: list[Operator]) -> list[Operator]:
     return [merged if one is first else gone(one) if one.role == "small" else one for one in step]
 
 
-def _overlapped(operator: Operator) -> Operator:
-    """The batch was prefetched: from pinned memory, on a stream of its own, and nothing waits for it.
+def _overlap_copies(steps: Steps) -> Remedied:
+    """The next step's batch is copied from pinned memory while this one computes; the first has been copied before.
 
-    The copy lasts as long as before. From pinned memory it would be faster, which a recording of the other cannot tell.
+    A copy lasts as long as before. From pinned memory it would be faster, which a recording of the other cannot tell.
     """
+    return Remedied([[_overlapped(one, number) for one in step] for number, step in enumerate(steps)])
+
+
+def _overlapped(operator: Operator, step: int) -> Operator:
     if operator.role != "batch":
         return operator
     copy = operator.calls[0]
     works = tuple(replace(work, stream=COPIES, name=PINNED_NAME) for work in copy.works)
-    return replace(operator, calls=(replace(copy, works=works, stream=COPIES, waits=""),))
+    aside = replace(copy, works=works, stream=COPIES, waits="")
+    record = Call(-copy.key, "cudaEventRecord", 1 * US, mark=f"batch{step + 1}", stream=COPIES)
+    wait = Call(-copy.key - 1, "cudaStreamWaitEvent", 1 * US, mark=f"batch{step}")
+    return replace(operator, calls=(wait, aside, record))
 
 
 def _overlap_comm(steps: Steps) -> Remedied:
@@ -138,7 +146,7 @@ REMEDIES: dict[str, Callable[[Steps], Remedied]] = {
     "drop_sync": _without("item"),
     "drop_explicit_sync": _without("synchronize"),
     "drop_h2d": _without("batch"),
-    "overlap_h2d": lambda steps: Remedied(_each(steps, _overlapped)),
+    "overlap_h2d": _overlap_copies,
     "no_loader_wait": _no_loader_wait,
     "merge_small": _merge_small,
     "scale_gemm": _scale_gemm,
