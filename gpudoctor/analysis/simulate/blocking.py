@@ -37,7 +37,8 @@ class Wait:
         kind: a synchronisation; one that found all done; memory; a copy, till its end or its begin; the queue.
         sources: activities; the latest counts.
         own: the call's own time before it waits, ns.
-        tail: from the end (of a copy_start: begin) of what it waited for to its return, ns.
+        tail: from the end (of a copy_start: begin) of what it waited for to its return, ns. Where all was done, the
+            driver's own work of a call that gives memory back: it comes behind a wait.
     """
 
     kind: Kind
@@ -123,7 +124,7 @@ class _Search:
         last = max(self._end[row] for row in sources)
         if last > began:
             return Wait("memory" if freed else "sync", tuple(sources), min(took, _SYNC_OWN_NS), until - last)
-        return Wait("done", tuple(sources), took, 0.0)
+        return Wait("done", tuple(sources), took, took if freed else 0.0)
 
     def _sources(self, call: int) -> list[int]:
         """What a call can have waited for: the last of each stream, or of the one stream that it is about."""

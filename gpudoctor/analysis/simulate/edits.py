@@ -126,8 +126,8 @@ def weights(graph: Graph, edit: Edit, base: Floats | None = None) -> tuple[Float
     if edit.dropped.any():
         mine = np.zeros(len(edges), bool)
         mine[activity] = edit.dropped[owner[activity]]
-        weight[mine & np.isin(kind, (LAUNCH, STREAM, RUN))] = 0.0
-        weight[mine & np.isin(kind, (CROSS, ROOM))] = -np.inf
+        weight[mine & np.isin(kind, (LAUNCH, STREAM, CROSS, RUN))] = 0.0  # a stream goes on waiting for events
+        weight[mine & ((kind == ROOM) | ((kind == CROSS) & graph.inferred))] = -np.inf
     if edit.freed.any():
         waits = np.flatnonzero(kind == WAIT)
         weight[waits[edit.freed[graph.points.ref[owner[waits]]]]] = -np.inf

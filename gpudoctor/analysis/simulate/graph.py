@@ -86,7 +86,8 @@ class Graph:
         start_node: node of each activity's begin.
         end_node: node of each activity's end.
         time: recorded time of each node.
-        guessed: edges that only the times suggest.
+        guessed: edges that only the times suggest, and that could be otherwise.
+        inferred: edges that only the times suggest.
         call_start: point of each call's begin.
         call_end: point of each call's end.
         tail: usual time from the end of what a synchronisation waited for to its return, ns.
@@ -103,6 +104,7 @@ class Graph:
     end_node: Ints
     time: Floats
     guessed: Bools
+    inferred: Bools
     call_start: Ints
     call_end: Ints
     tail: float
@@ -149,7 +151,7 @@ class _Builder:
         self.device_stretch = events.stretch(events.activities.start)
         late = np.array([wait.tail for wait in waited.values() if wait.kind == "sync"])
         self.tail = float(np.median(late)) if len(late) else TAIL_NS
-        self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Ints, Ints, Floats, Floats, Bools]] = []
+        self._parts: list[tuple[Ints, Ints, Floats, Floats, Ints, Ints, Ints, Floats, Floats, Bools, Bools]] = []
 
     def _add(
         self,
@@ -164,6 +166,7 @@ class _Builder:
         host: Floats | None = None,
         opaque: Floats | None = None,
         guessed: bool = False,
+        inferred: bool = False,
     ) -> None:
         count = len(source)
         zero = np.zeros(count)
@@ -179,6 +182,7 @@ class _Builder:
                 zero if host is None else host,
                 zero if opaque is None else opaque,
                 np.full(count, guessed),
+                np.full(count, guessed or inferred),
             )
         )
 
@@ -230,7 +234,8 @@ class _Builder:
         sync = np.array([wait.kind == "sync" for _, _, wait in rows])
         usual = self.tail
         done = np.array([wait.kind == "done" for _, _, wait in rows])
-        tail = np.where(done, np.minimum(usual, [wait.own for _, _, wait in rows]), tail)
+        short = np.minimum(usual, [wait.own for _, _, wait in rows])
+        tail = np.where(done & (tail == 0.0), short, tail)
         begun = np.array([wait.kind == "copy_start" for _, _, wait in rows])
         node = np.where(begun, self.start, self.end) + source
         constant = np.where(sync & (tail < 5 * usual + 20_000.0), usual, tail)
@@ -290,7 +295,7 @@ class _Builder:
         self._engines()
         self._across(CROSS, started.waited)
         near = started.cross_gap <= _CERTAIN_NS
-        self._across(CROSS, [pair for pair in started.guessed if near[pair[0]]])
+        self._across(CROSS, [pair for pair in started.guessed if near[pair[0]]], inferred=True)
         self._across(CROSS, [pair for pair in started.guessed if not near[pair[0]]], guessed=True)
         self._room()
         length = activities.end - activities.start
@@ -322,7 +327,9 @@ class _Builder:
             constant=submit + usual + opaque, host=submit, opaque=opaque,
         )  # fmt: skip
 
-    def _across(self, kind: int, pairs: list[tuple[int, int]], *, guessed: bool = False) -> None:
+    def _across(
+        self, kind: int, pairs: list[tuple[int, int]], *, guessed: bool = False, inferred: bool = False
+    ) -> None:
         pairs = [pair for pair in pairs if self.device_stretch[pair[0]] == self.device_stretch[pair[1]]]
         if not pairs:
             return
@@ -331,7 +338,7 @@ class _Builder:
         gap, extra, opaque = started.cross_gap[row], started.extra[row], started.opaque[row]
         self._add(
             kind, self.end + source, self.start + row, gap + extra, row,
-            constant=gap + opaque, peer=source, opaque=opaque, guessed=guessed,
+            constant=gap + opaque, peer=source, opaque=opaque, guessed=guessed, inferred=inferred,
         )  # fmt: skip
 
     def _room(self) -> None:
@@ -347,7 +354,7 @@ class _Builder:
     def graph(self) -> Graph:
         """The graph with its nodes in the order of a replay."""
         columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
-        source, target, anchored, constant, kind, owner, peer, host, opaque, guessed = columns
+        source, target, anchored, constant, kind, owner, peer, host, opaque, guessed, inferred = columns
         activities = self.events.activities
         time = np.concatenate(([0.0], self.points.time, activities.start, activities.end))
         # an end is known as soon as its begin is
@@ -360,7 +367,8 @@ class _Builder:
             anchored, constant, opaque = (np.append(column, time[lost]) for column in (anchored, constant, opaque))
             kind, owner = np.append(kind, np.full(added, ORIGIN)), np.append(owner, np.full(added, NONE))
             peer, host = np.append(peer, np.full(added, NONE)), np.append(host, np.zeros(added))
-            guessed, kept = np.append(guessed, np.zeros(added, bool)), np.append(kept, np.ones(added, bool))
+            guessed, inferred = (np.append(column, np.zeros(added, bool)) for column in (guessed, inferred))
+            kept = np.append(kept, np.ones(added, bool))
         source, target = position[source], position[target]
         order = np.flatnonzero(kept)[np.lexsort((kind[kept], target[kept]))]
         edges = Edges(
@@ -376,6 +384,7 @@ class _Builder:
             end_node=position[self.end :],
             time=moved,
             guessed=guessed[order],
+            inferred=inferred[order],
             call_start=self.call_start,
             call_end=self.call_end,
             tail=self.tail,

@@ -129,7 +129,8 @@ def _waited(events: Events) -> list[tuple[int, int]]:
     """Pairs (activity, activity of another stream that it waited for) by the stream waits of the host's calls.
 
     With the device's own record a wait names its stream and the call that recorded the event. Without it a wait
-    holds for what its thread launches next, and for the last that was launched before on each other stream.
+    holds for what is launched next (by its thread, or by another that trains: one waits while the other launches), and
+    is for the last that was launched before on each other stream.
     """
     activities, calls = events.activities, events.calls
     waits = np.array([bool(_WAIT.search(text)) for text in calls.texts] or [False], bool)[calls.name]
@@ -142,16 +143,18 @@ def _waited(events: Events) -> list[tuple[int, int]]:
     start, end, lane = activities.start.tolist(), activities.end.tolist(), activities.lane.tolist()
     device, stream = activities.device.tolist(), activities.stream.tolist()
     began, thread, correlation = calls.start.tolist(), calls.thread.tolist(), calls.correlation.tolist()
+    together = {events.main, *events.autograd}
+    group = [events.main if each in together else each for each in thread]
     pending: dict[int, list[int]] = defaultdict(list)
     newest: dict[int, int] = {}
     found: list[tuple[int, int]] = []
     for call in np.flatnonzero(waits | np.isin(np.arange(len(calls)), list(launches))).tolist():
         if waits[call]:
-            pending[thread[call]].append(call)
+            pending[group[call]].append(call)
             continue
         row = launches[call][0]
         kept = []
-        for wait in pending[thread[call]]:
+        for wait in pending[group[call]]:
             known = events.waits.by_correlation.get(correlation[wait])
             if known is not None and known[1] not in (NONE,) and known[1] >= 0:
                 if known[0] != stream[row]:
@@ -169,7 +172,7 @@ def _waited(events: Events) -> list[tuple[int, int]]:
                     and began[activities.call[source]] <= began[wait]
                 ]
             found += [(row, source) for source in sources if end[source] <= start[row] + NEAR_NS]
-        pending[thread[call]] = kept
+        pending[group[call]] = kept
         for each in launches[call]:
             newest[lane[each]] = each
     for rows in launches.values():
