@@ -255,7 +255,8 @@ def _hold_whole_device(graph: Graph, moved: Bools, weight: Floats, source: Ints)
     at = np.searchsorted(begun[order], calls.start[call], side="right") - 1
     held = rows[at >= 0]
     source[held] = graph.end_node[launched[order[at[at >= 0]]]]
-    weight[held] = graph.tail
+    waits = [graph.waits[int(each)] for each in call[at >= 0]]
+    weight[held] = [wait.tail if wait.kind == "memory" or wait.tail else graph.tail for wait in waits]
 
 
 def _copied_ahead(graph: Graph, moved: Bools, weight: Floats, source: Ints) -> None:
