@@ -186,6 +186,11 @@ class Finding:
     accepted: str | None = None
     when_wrong: str | None = None
 
+    @property
+    def replayed(self) -> bool:
+        """Whether its fix is one of those that were replayed together."""
+        return self.saving is not None and self.saving.adds_ns is not None
+
 
 def run_failed(run: Run) -> str | None:
     """How the script failed, e.g. `failed with exit code 1`; None when it did not, or was stopped."""
@@ -276,7 +281,7 @@ class PathShare:
         kind: host, call, device, latency or wait, as in the table `critical_path`.
         name: operator, runtime call or kernel class; null for Python between operators.
         where: the user's line; null when unknown.
-        stream: stream id, for device work.
+        stream: stream id, for device work and launch latency.
         ns: its time on the path.
         share: the same as a share of the step.
     """

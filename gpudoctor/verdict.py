@@ -44,27 +44,32 @@ def _won_back(live: Sequence[Finding], replay: Replay | None) -> str:
     if saving.of_compiling:
         cost = format_ns(saving.ns_per_step)
         return f"Compiling again adds {cost} a step on top, spread over the steps seen: {what}."
-    replayed = sum(each.adds_ns is not None for each, _ in priced)
-    together = replay.together if replay and replayed > 1 and saving.adds_ns is not None else None
-    if together is None or not together.ns_per_step:
-        return f"The largest single saving is {_worth(saving)}: {what}."
-    everything = "both" if replayed == 2 else f"all {replayed}"
-    those = everything if replayed == len(live) else f"{replayed} of the {len(live)}"
-    largest = f"the largest single one is at {best.where}" if best.where else "the largest single one"
-    return f"Fixing {those} findings saves {_worth(together)}; {largest}: {title}."
+    largest = f"The largest single saving is {_worth(saving, ' of it')}: {what}."
+    return " ".join(filter(None, (largest, _together(live, replay))))
 
 
-def _worth(saving: Saving) -> str:
-    """What is saved and its share: `at most 31.0 ms of it (39 %)`, `25.0 to 31.0 ms of it (32 to 39 %)`."""
+def _together(live: Sequence[Finding], replay: Replay | None) -> str:
+    """What the fixes that were replayed save at once; empty below two of them."""
+    saving = replay.together if replay else None
+    replayed = sum(finding.replayed for finding in live)
+    if saving is None or not saving.ns_per_step or replayed < 2:
+        return ""
+    everything = "Both fixes" if replayed == 2 else f"All {replayed} fixes"
+    fixes = everything if replayed == len(live) else f"The {replayed} fixes that a replay can price"
+    return f"{fixes} together save {_worth(saving)}."
+
+
+def _worth(saving: Saving, of: str = "") -> str:
+    """What is saved and its share: `at most 31.0 ms (39 %)`, `25.0 to 31.0 ms of it (32 to 39 %)` with " of it"."""
     low = saving.ns_per_step if saving.low_ns is None else saving.low_ns
     high = saving.ns_per_step if saving.high_ns is None else saving.high_ns
     least, most = (min(1.0, saving.share * ns / saving.ns_per_step) for ns in (low, high))
     amount = format_range(low, high, format_ns)
     about = "" if saving.is_bound or saving.grade == "measured" else "about "
     if low and amount != format_ns(high):
-        return f"{about}{amount} of it ({format_range(least, most, format_share)})"
+        return f"{about}{amount}{of} ({format_range(least, most, format_share)})"
     bound = "at most " if saving.is_bound or not low else about
-    return f"{bound}{format_ns(high)} of it ({format_share(most)})"
+    return f"{bound}{format_ns(high)}{of} ({format_share(most)})"
 
 
 def _time(run: Run) -> str:

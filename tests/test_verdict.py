@@ -22,20 +22,20 @@ def say(findings: list[Finding], replay: Replay | None = None) -> str:
     return verdict(RUN, findings, 40, "", replay)
 
 
-def test_fixes_that_were_replayed_together_are_one_number_and_the_largest_is_named() -> None:
+def test_the_largest_saving_is_named_and_fixes_that_were_replayed_together_are_one_number() -> None:
     findings = [finding(17, 20_000_000, 20_000_000), finding(9, 15_000_000, 11_000_000), finding(3, 1_000_000, 0)]
     assert say(findings, replay(31_000_000)) == (
-        "A step takes 79.0 ms. Fixing all 3 findings saves at most 31.0 ms of it (39 %); "
-        "the largest single one is at train.py:17: the step waits."
+        "A step takes 79.0 ms. The largest single saving is at most 20.0 ms of it (25 %): at train.py:17, the step "
+        "waits. All 3 fixes together save at most 31.0 ms (39 %)."
     )
-    assert "Fixing both findings saves 25.0 to 31.0 ms of it (32 to 39 %)" in say(
-        findings[:2], replay(31_000_000, 25_000_000)
-    )
+    assert "Both fixes together save 25.0 to 31.0 ms (32 to 39 %)." in say(findings[:2], replay(31_000_000, 25_000_000))
 
 
 def test_findings_that_could_not_be_replayed_are_not_counted_in() -> None:
     findings = [finding(17, 20_000_000, 20_000_000), finding(9, 15_000_000, 11_000_000), finding(3, 1_000_000)]
-    assert "Fixing 2 of the 3 findings saves at most" in say(findings, replay(31_000_000))
+    assert "The 2 fixes that a replay can price together save at most 31.0 ms (39 %)." in say(
+        findings, replay(31_000_000)
+    )
 
 
 def test_without_a_replay_of_two_the_largest_single_saving_is_named_and_nothing_is_added_up() -> None:

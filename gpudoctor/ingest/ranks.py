@@ -15,7 +15,7 @@ from gpudoctor.recording import BEGUN, is_recording
 _TRACE = re.compile(r"\.json(?:\.gz)?$|\.pt\.trace\.json", re.IGNORECASE)
 _LOG = re.compile(r"torch_trace|\.(?:log|txt)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:rank|worker|gpu)[-_. ]?(\d+)(?!\d)", re.IGNORECASE)
-DRAWN = ".critical-path.json"
+DRAWN = ".critical_path.json"
 """In the name of a copy that `gpudoctor open --critical-path` made of a trace: no rank of its own."""
 
 _OURS = frozenset({".git", ".venv", "node_modules", "__pycache__"})

@@ -37,7 +37,7 @@ def write_together(paper: Paper, diagnosis: Diagnosis) -> None:
     """
     together = path_words.together(diagnosis)
     if together is not None:
-        paper.line(Text.assemble(f"{together.label}: ", (together.amount, "bold"), f", {together.words}"), hang=2)
+        paper.line(Text.assemble(f"{together.label} ", (together.amount, "bold"), f", {together.words}"), hang=2)
     said = diagnosis.critical_path is None and _trust(paper, diagnosis, 2 if together else 0)
     if together is not None or said:
         paper.gap()

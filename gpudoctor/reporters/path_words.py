@@ -93,11 +93,10 @@ def together(diagnosis: Diagnosis) -> Together | None:
     number = _simulated(diagnosis)
     if saving is None or number < 2:
         return None
-    everything = number == len(diagnosis.roots)
-    label = "All of these together" if everything else f"The {number} simulated ones together"
-    return Together(label, savings.amount(saving), savings.sentence(saving))
+    which = "all findings" if number == len(diagnosis.roots) else f"the {number} findings that a replay can price"
+    return Together(f"Fixed together, {which} save", savings.amount(saving), savings.sentence(saving))
 
 
 def _simulated(diagnosis: Diagnosis) -> int:
     """Findings that count and whose fixes were replayed."""
-    return sum(finding.saving is not None and finding.saving.adds_ns is not None for finding in diagnosis.roots)
+    return sum(finding.replayed for finding in diagnosis.roots)

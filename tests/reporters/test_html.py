@@ -245,7 +245,8 @@ def test_the_critical_path_and_what_all_fixes_save_are_on_the_page() -> None:
     assert "1.10 ms 20 % GPU: gemm, stream 7 train.py:17 600 µs" in text
     assert "900 µs 16 % 13 smaller owners 6 steps replayed unchanged: < 0.1 % off" in text
     assert (
-        "The 2 simulated ones together: 1.41 to 2.11 ms/step, 28 to 41 % of the step, simulated (upper bound)." in text
+        "Fixed together, the 2 findings that a replay can price save "
+        "1.41 to 2.11 ms/step, 28 to 41 % of the step, simulated (upper bound)." in text
     )
     assert "14 % of the step; 210 µs of it on top of the findings above · simulated" in text
     assert "≤ 1.50 GiB of memory · estimated" in text

@@ -49,11 +49,11 @@ def test_savings_are_ranges_and_say_what_they_add_and_give_back() -> None:
 def test_what_all_fixes_save_together_names_how_many_were_replayed() -> None:
     base = diagnoses.replayed()
     assert (
-        "The 2 simulated ones together: 1.41 to 2.11 ms/step, 28 to 41 % of the step, simulated (upper bound)"
-        in shown(base)
+        "Fixed together, the 2 findings that a replay can price save "
+        "1.41 to 2.11 ms/step, 28 to 41 % of the step, simulated (upper bound)" in shown(base)
     )
-    assert "All of these together: 1.41" in shown(replace(base, findings=base.findings[:3]))
-    assert "together:" not in shown(replace(base, findings=base.findings[:1]))
+    assert "Fixed together, all findings save 1.41" in shown(replace(base, findings=base.findings[:3]))
+    assert "together" not in shown(replace(base, findings=base.findings[:1]))
 
 
 def test_a_run_without_a_device_still_says_how_well_it_was_replayed() -> None:
@@ -61,7 +61,7 @@ def test_a_run_without_a_device_still_says_how_well_it_was_replayed() -> None:
     assert "simulated (upper bound) 6 steps replayed unchanged" in shown(base)
     one = shown(replace(base, findings=base.findings[:1]))
     assert "6 steps replayed unchanged" in one
-    assert "together:" not in one
+    assert "together" not in one
     none = shown(replace(base, findings=()))
     assert "replayed unchanged" not in none
 
