@@ -18,6 +18,7 @@ DOCUMENTS = [
     "samples/README.md",
     "docs/decisions.md",
     "docs/casebook.md",
+    "docs/pricing.md",
 ]
 
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
