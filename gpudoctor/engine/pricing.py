@@ -130,7 +130,9 @@ class Pricing:
         whole = ranked[0].edit
         for fix in ranked[1:]:
             whole = whole.and_also(fix.edit)
-        together = self._saving(self._scaled(self._played.price(whole)))
+        total = sum(fix.adds for fix in ranked)
+        doubt = sum(fix.adds * fix.what_if.doubt for fix in ranked) / total if total > 0 else 0.0
+        together = self._saving(self._scaled(self._played.price(whole, doubt=doubt)))
         adds = {fix.place: min(round(fix.adds), self._step_ns) for fix in ranked}
         return Ranking(adds, causes, together)
 

@@ -92,6 +92,7 @@ class _Search:
         self._latest: dict[int, int] = {}
         self._lanes = _lanes(events)
         self._recorded = records(calls)
+        self._records = sorted(self._recorded.values())
 
     def launching(self, call: int) -> Wait | None:
         """A call that launched something: a copy that it waited for, or room in the queue."""
@@ -141,6 +142,9 @@ class _Search:
             return [row for row in last if self._stream[row] == known[0]] or last
         if self._until[call] - began > max(_MIN_WAIT_NS, 2 * self._shortest[name]):
             return self._explaining(began, self._until[call]) or last
+        if "Event" in text:  # most likely the one that was recorded last; what was launched since does not hold it
+            at = bisect_right(self._records, began) - 1
+            last = self._last(self._records[at]) if at >= 0 else last
         return [row for row in last if self._lane[row] == self._latest.get(self._thread[call])]
 
     def _last(self, time: float) -> list[int]:

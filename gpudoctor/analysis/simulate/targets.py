@@ -203,7 +203,16 @@ def _unblock(targets: _Targets, edit: Edit, found: _Found, remains: float) -> No
 
 
 def _overlap(targets: _Targets, edit: Edit, found: _Found, remains: float) -> None:
-    edit.overlap(targets.graph, np.flatnonzero(found.activities))
+    """A copy that runs beside the rest is not waited for by its own operator either (`non_blocking=True`)."""
+    rows = np.flatnonzero(found.activities)
+    edit.overlap(targets.graph, rows)
+    calls, activities = targets.calls, targets.activities
+    copied = activities.call[rows[activities.kind[rows] == 1]]
+    ops = np.unique(calls.op[copied[copied != NONE]])
+    syncs = np.array(["Synchronize" in text for text in calls.texts] or [False], bool)
+    waits = np.flatnonzero(np.isin(calls.op, ops[ops != NONE]) & syncs[calls.name]) if len(calls) else rows[:0]
+    edit.freed[waits] = True
+    edit.host.append(HostTime(calls.thread[waits], calls.start[waits], calls.end[waits]))
 
 
 def _launch(targets: _Targets, edit: Edit, found: _Found, remains: float) -> None:
