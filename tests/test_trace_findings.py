@@ -77,7 +77,8 @@ def test_collectives_of_a_ddp_step_on_mi300_hold_the_step_and_cannot_be_hidden()
     assert set(made) == {"GD408", "GD801"}
     finding = made["GD801"]
     assert finding.severity == "warning"  # one rank cannot tell sending from a wait that every step has
-    assert finding.saving is not None and finding.saving.grade == "simulated"
+    assert finding.saving is not None
+    assert finding.saving.grade == "estimated"  # launches from before the recording: a replay would guess
     assert finding.where is None  # all-reduces come from hooks without a line; only 10 µs broadcasts have one
     assert finding.remedy is not None
     assert "collectives already run 83 % of the step" in finding.remedy.text

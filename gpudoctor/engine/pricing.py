@@ -93,7 +93,7 @@ class Pricing:
         self.replay = Replay(
             steps=len(errors),
             error=float(sorted(errors)[len(errors) // 2]),
-            worst_error=float(errors.max()),
+            worst_error=self._played.worst_error,
             opaque_share=self._played.opaque,
             refused=self._played.refused,
         )
@@ -133,6 +133,9 @@ class Pricing:
         total = sum(fix.adds for fix in ranked)
         doubt = sum(fix.adds * fix.what_if.doubt for fix in ranked) / total if total > 0 else 0.0
         together = self._saving(self._scaled(self._played.price(whole, doubt=doubt)))
+        models = [saving for fix in ranked if (saving := self.made[fix.place].finding.saving) and not saving.is_bound]
+        if models:
+            together = replace(together, basis=f"model: in part; {together.basis.removeprefix('upper bound: ')}")
         adds = {fix.place: min(round(fix.adds), self._step_ns) for fix in ranked}
         return Ranking(adds, causes, together)
 

@@ -22,7 +22,6 @@ TRAINING = (
     "hta/nccl_parser_config__nccl_data.json.gz",
     "hta/ns_resolution_trace__rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
     "hta/trace_diff_control__control.json.gz",
-    "tracelens/mi300__resnet_act_checkpoint.json.gz",
     *(
         f"param/dlrm8__worker{rank}_step_12.{stamp}.pt.trace.json.gz"
         for rank, stamp in enumerate(
@@ -80,8 +79,15 @@ def test_without_the_loaders_wait_a_step_is_predicted_as_with_four_workers(slow:
     assert predicted <= real  # workers take cores from the host: a price is an upper bound
 
 
-def test_where_launches_are_missing_nothing_is_priced() -> None:
-    made = simulation(profile_of("tracelens/inference_sglang_decode__sglang_Qwen3-8B_decode.json.gz"))
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("tracelens/inference_sglang_decode__sglang_Qwen3-8B_decode.json.gz", 0.9),
+        ("tracelens/mi300__resnet_act_checkpoint.json.gz", 0.2),  # 968 launches from before the recording, and pauses
+    ],
+)
+def test_where_launches_are_missing_nothing_is_priced(name: str, least: float) -> None:
+    made = simulation(profile_of(name))
     assert made is not None
-    assert made.opaque > 0.9
-    assert "98 % of the critical path" in str(made.refused)
+    assert made.opaque > least
+    assert "of the critical path" in str(made.refused)

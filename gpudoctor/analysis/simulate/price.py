@@ -68,7 +68,9 @@ class Simulation:
         self.times = recorded = self.player.anchored()
         self.measured = events.step_end - events.step_start
         self.anchored = step_times(self.graph, recorded)
-        self.constant = step_times(self.graph, self.player.constant())
+        constant = self.player.constant()
+        self.constant = step_times(self.graph, constant)
+        self._end_errors = _end_errors(self.graph, constant)
         self.opaque = opaque_share(self.graph, recorded)
         self._detail = _observed(profile, events)
         self._bases = self._with_and_without_profiler(profile)
@@ -82,6 +84,11 @@ class Simulation:
         return np.abs(self.constant / np.maximum(self.measured, 1.0) - 1.0)
 
     @property
+    def worst_error(self) -> float:
+        """The largest of them, and of the same for the time at which all work of a stretch of steps is done."""
+        return float(max(self.errors.max(initial=0.0), self._end_errors.max(initial=0.0)))
+
+    @property
     def refused(self) -> str | None:
         """Why nothing is priced; None when edits are."""
         if self.opaque > MAX_OPAQUE:
@@ -89,7 +96,7 @@ class Simulation:
                 f"nothing in the recording explains {format_share(self.opaque)} of the critical path (launches or "
                 "waits are missing), so a replay could not say what a fix saves"
             )
-        worst = float(self.errors.max(initial=0.0))
+        worst = self.worst_error
         if worst > MAX_ERROR:
             return f"the replay misses a recorded step by {format_share(worst)}, so it could not say what a fix saves"
         return None
@@ -179,6 +186,13 @@ class Simulation:
         step = np.clip(np.searchsorted(events.step_start, at, side="right") - 1, 0, None)
         kinds = np.unique(self._detail[step])
         return np.isin(self._detail, kinds)
+
+
+def _end_errors(graph: Graph, times: Floats) -> Floats:
+    """By stretch of profiled steps: how far its end is off, as a share; a host that runs ahead does not show it."""
+    recorded = ends(graph, graph.time)
+    length = np.maximum(recorded - graph.events.stretch_start, 1.0)
+    return np.abs((ends(graph, times) - recorded) / length)
 
 
 def simulation(profile: Profile) -> Simulation | None:

@@ -10,8 +10,8 @@ import numpy as np
 from gpudoctor import profile as schema
 from gpudoctor.analysis.simulate import graph as g
 from gpudoctor.analysis.simulate.events import LOADER, NONE, Ints
-from gpudoctor.analysis.simulate.path import edges_to, opaque_of_steps
-from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, STEP_END
+from gpudoctor.analysis.simulate.path import edges_to, last_nodes, opaque_of_steps
+from gpudoctor.analysis.simulate.points import CALL_END, CALL_START
 from gpudoctor.analysis.simulate.price import Simulation
 from gpudoctor.profile import Profile
 
@@ -40,21 +40,19 @@ def replayed_steps(played: Simulation) -> pd.DataFrame:
 
 
 def critical_path(profile: Profile, played: Simulation) -> pd.DataFrame:
-    """The table `critical_path`: of the step with the median time, from its end back to its begin."""
+    """The table `critical_path`: the part that lies in the median step of what the end of all work hangs on.
+
+    A host that runs ahead ends its steps early; what such a step hangs on is what the device still has to do.
+    """
     events = played.graph.events
     at = int(np.argsort(played.measured, kind="stable")[(len(played.measured) - 1) // 2])
     start, end = float(events.step_start[at]), float(events.step_end[at])
     stretches = _Stretches(profile, played, int(events.step[at]))
-    path = edges_to(played.graph, played.times, played.graph.edges.anchored, _step_end(played, at))
+    last = last_nodes(played.graph, played.times)[int(events.stretch(events.step_start[at : at + 1])[0])]
+    path = edges_to(played.graph, played.times, played.graph.edges.anchored, int(last))
     for edge in path.tolist():
         stretches.add(edge, start, end)
     return schema.frame("critical_path", stretches.rows)
-
-
-def _step_end(played: Simulation, step: int) -> int:
-    made = played.graph.points
-    row = np.flatnonzero((made.kind == STEP_END) & (made.ref == step))[0]
-    return int(played.graph.point_node[row])
 
 
 _DEVICE = {g.RUN: "device", g.LAUNCH: "latency", g.STREAM: "latency", g.CROSS: "latency", g.ROOM: "wait"}
