@@ -46,7 +46,7 @@ def test_resnet50_on_a_v100_computes_in_float32_and_copies_from_pageable_memory(
     assert made["GD402"].saving is not None
     assert made["GD402"].saving.ns_per_step < 1_500_000
     assert (made["GD402"].saving.high_ns or 0) > 8_000_000
-    assert made["GD302"].severity == "warning"  # they hold up the host, which then launches late
+    assert made["GD302"].severity == "info"  # 2.9 ms in the usual step; one in six waits 36 ms for the GPU
     assert "GD401" not in made  # no TF32 before Ampere
     assert made["GD402"].remedy is not None
     assert "dtype=torch.float16" in made["GD402"].remedy.text

@@ -39,10 +39,19 @@ def launcher() -> str:
     return str(Path(sys.executable).with_name("torchrun"))
 
 
+def died_at_its_exit(said: str) -> bool:
+    """Whether a rank was aborted after both had printed their numbers: gloo's threads race with the process's end."""
+    ended = len(re.findall(r"rank \d -?\d+\.\d+", said)) >= 2 or "rank" not in said
+    return ended and ("terminate called without an active exception" in said or "exitcode  : -6" in said)
+
+
 def test_torchrun_as_the_command_records_each_rank_and_changes_no_number(tmp_path: Path) -> None:
     script(tmp_path, DDP)
     words = ("--nproc_per_node", "2", "--master_port", "29631", "train.py", "30")
     run = gpudoctor("check", "--output-format", "json", "--run-to-end", "--", launcher(), *words, cwd=tmp_path)
+    if died_at_its_exit(run.err):
+        words = [word.replace("29631", "29651") for word in words]
+        run = gpudoctor("check", "--output-format", "json", "--run-to-end", "--", launcher(), *words, cwd=tmp_path)
     assert run.code == 0, run.err
     assert {name: rank["steps"] for name, rank in ranks(run.recording).items()} == {"rank0": 30, "rank1": 30}
     assert run.diagnosis["run"]["steps"] == 30
@@ -55,12 +64,13 @@ def test_torchrun_as_the_command_records_each_rank_and_changes_no_number(tmp_pat
     versions = run.table("rank_versions")
     assert set(versions["rank"]) == {0, 1}
     assert set(versions.groupby("name")["version"].nunique()) == {1}
-    elsewhere = [word.replace("29631", "29641") for word in words]  # the first port may still be closing
+    # the first port may still be closing
+    elsewhere = [word.replace("29631", "29641").replace("29651", "29661") for word in words]
     bare = subprocess.run(
         [launcher(), *elsewhere], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     # gloo's threads sometimes abort a plain run at its exit; nothing else may fail
-    assert bare.returncode == 0 or "terminate called without an active exception" in bare.stderr, bare.stderr
+    assert bare.returncode == 0 or died_at_its_exit(bare.stderr), bare.stderr
     # two ranks write at once: their lines can run into each other
     said = re.compile(r"rank \d(?: -?\d+\.\d+(?:e-?\d+)?)+")
     lines = sorted(said.findall(bare.stdout))

@@ -11,6 +11,7 @@ from gpudoctor.analysis.simulate.edits import Edit, weights
 from gpudoctor.analysis.simulate.events import Bools, Events, Floats, Ints, read
 from gpudoctor.analysis.simulate.graph import HAND, PROGRAM, Graph, build
 from gpudoctor.analysis.simulate.path import opaque_share
+from gpudoctor.analysis.simulate.points import STEP_END
 from gpudoctor.analysis.simulate.replay import Player, ends, step_times
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_share
@@ -33,6 +34,9 @@ _MAX_PROFILER = 0.8
 """At most this share of a stretch of host time is the profiler's."""
 
 _ROUNDS = 6
+_FEW_STEPS = 3
+_ON_HOST = 0.8
+"""Share of the saving by which the host's steps must get shorter for them to show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,27 @@ class Simulation:
             found.append(float((since - self._ended(together, base))[stretches].sum()) / count)
         best = max(0.0, found[0])
         low, high = max(0.0, min(found)), max(0.0, *found)
+        if not given:
+            low = min(low, self._usual(edit, touched, best * count))
         return Priced(best, low * (1 - doubt), high * (1 + doubt))
+
+    def _usual(self, edit: Edit, steps: Bools, total: float) -> float:
+        """What the edit saves in the median step: one step in which the host waited long makes no rule of it.
+
+        Steps of a host that runs ahead do not show what the device saves; then nothing is said (infinity).
+        """
+        times = self.player.times(*weights(self.graph, edit, self._bases[0]))
+        unedited = self.player.times(self._bases[0])
+        at = np.flatnonzero(self.graph.points.kind == STEP_END)
+        node = np.empty(len(self.measured), np.int64)
+        node[self.graph.points.ref[at]] = self.graph.point_node[at]
+        earlier = unedited[node] - times[node]
+        stretch = self.graph.events.stretch(self.graph.events.step_start)
+        first = np.concatenate(([True], stretch[1:] != stretch[:-1]))
+        each = np.where(first, earlier, np.diff(earlier, prepend=0.0))[steps]
+        if len(each) < _FEW_STEPS or each.sum() < _ON_HOST * total:
+            return float("inf")
+        return max(0.0, float(np.median(each)))
 
     def _ended(self, edit: Edit, base: Floats) -> Floats:
         return ends(self.graph, self.player.times(*weights(self.graph, edit, base)))
