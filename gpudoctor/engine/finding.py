@@ -104,23 +104,31 @@ def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving |
         saving = replace(saving, basis=basis)
     if not timed or cost is None or not step_ns:
         return saving
-    ns = cost
+    ns, mean = cost, _time(rule, row, "mean_step_ns")
+    if mean:
+        return replace(saving, ns_per_step=min(ns, mean), share=min(1.0, ns / mean))
     if rule.horizon != "run":
         ns = min(ns, step_ns)  # a mean over steps can exceed the median step; nothing saves more than the step
     whole = step_ns + ns if rule.horizon == "run" else step_ns
     return replace(saving, ns_per_step=ns, share=min(1.0, ns / whole))
 
 
-def with_least(rule: Rule, row: Mapping[str, Any], finding: Finding) -> Finding:
-    """The finding with the least that its rule says a fix saves: workers, say, may find no core that is free.
+def with_range(rule: Rule, row: Mapping[str, Any], finding: Finding, step_ns: int | None) -> Finding:
+    """The finding with the least and the most that its rule says a fix saves.
 
-    It widens the range that readers see. The severity is not of it: it is how bad the problem is, not how good a fix.
+    The least: workers, say, may find no core that is free. The most is for what is not replayed: how much of a profiled
+    time is the profiler's is known for whole steps only. They widen the range that readers see. The severity is not of
+    it: it is how bad the problem is, not how good a fix.
     """
     saving, least = finding.saving, _time(rule, row, "least_ns")
-    if saving is None or least is None:
+    most = None if finding.replayed else _time(rule, row, "most_ns")
+    if saving is None or not saving.ns_per_step or (least is None and most is None):
         return finding
-    low = min(least, saving.ns_per_step if saving.low_ns is None else saving.low_ns)
+    low = saving.ns_per_step if saving.low_ns is None else saving.low_ns
     high = saving.ns_per_step if saving.high_ns is None else saving.high_ns
+    low = low if least is None else min(least, low)
+    whole = _time(rule, row, "mean_step_ns") or step_ns
+    high = high if most is None or whole is None else max(high, min(most, whole))
     return replace(finding, saving=replace(saving, low_ns=low, high_ns=high))
 
 

@@ -9,7 +9,7 @@ from gpudoctor.config import Config, Value, suggestion
 from gpudoctor.diagnosis import SEVERITIES, Finding, NotMeasured, Passed, Replay, Run
 from gpudoctor.engine.causes import nested
 from gpudoctor.engine.contract import check_tables, check_texts
-from gpudoctor.engine.finding import judged_again, make_finding, with_least
+from gpudoctor.engine.finding import judged_again, make_finding, with_range
 from gpudoctor.engine.fingerprint import with_fingerprints
 from gpudoctor.engine.pricing import Made, Pricing
 from gpudoctor.engine.rule import Rule
@@ -92,7 +92,7 @@ def diagnose(
         judged.append(rule)
     by_id = {rule.id: rule for rule in known}
     pricing = Pricing(profile, made, step_ns, replayed)
-    findings, replay = _ranked(profile, pricing, by_id)
+    findings, replay = _ranked(profile, pricing, by_id, step_ns)
     found = {finding.rule for finding in findings}
     for rule in judged:
         if rule.id in found:
@@ -105,7 +105,9 @@ def diagnose(
     return Outcome(tuple(findings), tuple(not_measured), tuple(passed), replay)
 
 
-def _ranked(profile: Profile, pricing: Pricing, rules: Mapping[str, Rule]) -> tuple[list[Finding], Replay | None]:
+def _ranked(
+    profile: Profile, pricing: Pricing, rules: Mapping[str, Rule], step_ns: int | None
+) -> tuple[list[Finding], Replay | None]:
     """The findings with their causes, by what each adds to those above it; and what all their fixes save together."""
     findings = with_fingerprints([_judged(each) for each in pricing.made], profile.sources)
     roots = {
@@ -119,7 +121,10 @@ def _ranked(profile: Profile, pricing: Pricing, rules: Mapping[str, Rule]) -> tu
         if saving is not None:
             made = replace(pricing.made[place], finding=replace(findings[place], saving=replace(saving, adds_ns=adds)))
             findings[place] = _judged(made)
-    findings = [with_least(made.rule, made.row, finding) for made, finding in zip(pricing.made, findings, strict=True)]
+    findings = [
+        with_range(made.rule, made.row, finding, step_ns)
+        for made, finding in zip(pricing.made, findings, strict=True)
+    ]
     useless = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in ranking.causes.items()}
     facts = None if pricing.replay is None else replace(pricing.replay, together=ranking.together)
     return nested(sorted(findings, key=_rank), rules, useless), facts
