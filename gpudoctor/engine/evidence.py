@@ -11,7 +11,19 @@ from gpudoctor.units import format_bytes, format_count, format_ns, format_share
 CONTRACT = frozenset(
     (
         *("file", "line", "function", "module", "precision", "role"),
-        *("events", "remains", "least_ns", "most_ns", "mean_step_ns", "memory_bytes", "count", "cost_ns", "saving_basis", "severity", "accepted"),
+        *(
+            "events",
+            "remains",
+            "least_ns",
+            "most_ns",
+            "mean_step_ns",
+            "memory_bytes",
+            "count",
+            "cost_ns",
+            "saving_basis",
+            "severity",
+            "accepted",
+        ),
         *("remedy", "locations", "evidence"),
     )
 )

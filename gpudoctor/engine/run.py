@@ -122,8 +122,7 @@ def _ranked(
             made = replace(pricing.made[place], finding=replace(findings[place], saving=replace(saving, adds_ns=adds)))
             findings[place] = _judged(made)
     findings = [
-        with_range(made.rule, made.row, finding, step_ns)
-        for made, finding in zip(pricing.made, findings, strict=True)
+        with_range(made.rule, made.row, finding, step_ns) for made, finding in zip(pricing.made, findings, strict=True)
     ]
     useless = {findings[place].fingerprint: findings[cause].fingerprint for place, cause in ranking.causes.items()}
     facts = None if pricing.replay is None else replace(pricing.replay, together=ranking.together)
