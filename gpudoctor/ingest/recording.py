@@ -24,6 +24,7 @@ from gpudoctor.ingest import (
     compile_state,
     device,
     explicit_calls,
+    growth,
     inductor_context,
     input_tables,
     integrity,
@@ -155,10 +156,7 @@ def _build(recording: Recording, rank: Path) -> Profile:
         content: list[dict[str, Any]] = part(rank / f"{name}.json", [])
         if content:
             tables[name] = content
-    if log.memory:
-        tables["memory_timeline"] = [_memory_row(reading, step_rows) for reading in log.memory]
-    else:
-        missing["memory_timeline"] = "the run used no GPU"
+    _memory(rank, log, step_rows, sources, tables, missing)
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
     facts = run_facts.of_run(
         recording,
@@ -175,6 +173,22 @@ def _build(recording: Recording, rank: Path) -> Profile:
     if peak_rates is not None:
         frames["host"] = pd.concat([frames["host"], peak_rates], ignore_index=True) if "host" in frames else peak_rates
     return derived(Profile(frames, facts, sources, missing, how))
+
+
+def _memory(
+    rank: Path,
+    log: watch.WatchLog,
+    step_rows: list[dict[str, Any]],
+    sources: dict[str, str],
+    tables: dict[str, list[dict[str, Any]]],
+    missing: dict[str, str],
+) -> None:
+    """Adds what was read of memory at the ends of steps, and what stays alive."""
+    if log.memory:
+        tables["memory_timeline"] = [_memory_row(reading, step_rows) for reading in log.memory]
+    else:
+        missing["memory_timeline"] = "the run used no GPU"
+    growth.add(part(rank / "growth.json", None), log, step_rows, sources, tables, missing)
 
 
 def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:

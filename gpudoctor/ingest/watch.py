@@ -135,6 +135,7 @@ class WatchLog:
         worker_times: batches that a loader's workers made, and their wall and CPU nanoseconds in all.
         work: start, end, number, calls and time of what printed, saved or collected garbage; `kinds` has the numbers.
         memory: time, device and statistics of the CUDA allocator after a step.
+        resident: time and bytes of the process in memory after a step.
         damaged: lines that could not be read.
         last_ns: end of the last event.
     """
@@ -160,6 +161,7 @@ class WatchLog:
     work: list[list[int]] = field(default_factory=list)
     kinds: list[dict[str, Any]] = field(default_factory=list)
     memory: list[tuple[int, ...]] = field(default_factory=list)
+    resident: list[tuple[int, int]] = field(default_factory=list)
     damaged: int = 0
     last_ns: int = 0
 
@@ -205,6 +207,14 @@ def _add_work(log: WatchLog, kind: str, start: int, end: int, rest: list[Any]) -
         log.own_work.append(OwnWork(start, end, *rest))
 
 
+def _add_memory(log: WatchLog, kind: str, at: int, numbers: list[int]) -> None:
+    """Adds a reading of a GPU's allocator, or of the process's memory in RAM."""
+    if kind == "G":
+        log.memory.append((at, *numbers))
+    else:
+        log.resident.append((at, numbers[0]))
+
+
 def _add(log: WatchLog, row: list[Any]) -> None:
     kind = row[0]
     things: dict[str, list[Any]] = {
@@ -238,8 +248,8 @@ def _add(log: WatchLog, row: list[Any]) -> None:
             log.batches.append(Batch(start, end, *rest))
         case "K":
             log.compilations.append(Compilation(start, end, *rest))
-        case "G":
-            log.memory.append((start, *map(int, rest)))
+        case "G" | "U":
+            _add_memory(log, kind, start, list(map(int, rest)))
         case "X" | "P":
             _add_work(log, kind, start, end, rest)
         case "M":

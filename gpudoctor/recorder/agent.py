@@ -24,6 +24,7 @@ from gpudoctor.recorder.compile_targets import CompileTargets
 from gpudoctor.recorder.debug_modes import DebugModes
 from gpudoctor.recorder.decision import Decision, Seen
 from gpudoctor.recorder.evaluation import EvaluationWatch
+from gpudoctor.recorder.growth import GrowthWatch
 from gpudoctor.recorder.host import Host
 from gpudoctor.recorder.input_sampler import InputSampler
 from gpudoctor.recorder.leaves import Leaves
@@ -77,6 +78,7 @@ class Agent:
         self.tally = Tally(self.watch)
         self.logging = LoggingCalls(self.patches, self.tally, self.files, self.live, self.watch.now)
         self.bursts = Bursts(self.place, self.watch, self.marks, self.patches, self.save_lines)
+        self.growth = GrowthWatch(self.files, self.watch.add, self.watch.now)
         self.settings = SettingsWatch(self.files, self.live)
         self.scalers = Scalers(self.watch, self.files)
         self.notes: list[str] = []
@@ -113,6 +115,7 @@ class Agent:
         self._autocast: dict[str, object] | None = None
         self._revisions = 0
         self._asked = self._usually_asked = 0
+        self._counting = False
         self.steps = 0
         self.optimizer_events = 0
 
@@ -131,6 +134,7 @@ class Agent:
         self.bursts.forget()
         self.calls.forget()
         self.evaluation.begin()
+        self.growth.begin()
         self.notes.clear()
         self._begin()
 
@@ -306,10 +310,12 @@ class Agent:
         if self.loop.take_revision() and not self._stated:
             self._start_anew(now)
         ended, self.steps = self.steps, self.steps + 1
-        if not (self.bursts.running or compiled or ended < STEADY_AFTER):
+        self.growth.step_ended(ended, now)
+        if not (self.bursts.running or compiled or ended < STEADY_AFTER or self._counting):
             self.decision.bare += 1
             self.status.step(step_ns)
-        if self.bursts.running:
+        profiled = self.bursts.running
+        if profiled:
             self.bursts.step_ended(ended, compiled)
             if self.decision.at_limit(self._seen(now)) and self.decision.stop_now(self._seen(now)):
                 self._stop()
@@ -319,11 +325,19 @@ class Agent:
             if step_ns > LONG_STEP_SHARE * self.options.budget_s * 1e9:
                 self.bursts.shorten()
             self.bursts.start(self.steps, step_ns)
+        self._count_kept(ended, now, profiled)
         for reading in cuda.memory_reading():
             self.watch.add("G", now, now, *reading)
         self.status.put(self._phase(), self.steps, self._watched_ns(now), now)
         self._boundary_ns = self.watch.now()
         self._own_ns += self._boundary_ns - now
+
+    def _count_kept(self, step: int, now: int, profiled: bool) -> None:
+        """Counts live tensors where no burst has just begun; the next step is not to be timed then."""
+        here = threading.get_ident() == self._thread and not self.bursts.running
+        self._counting = here and self.growth.due(step, self._watched_ns(now), profiled)
+        if self._counting:
+            self.growth.count(step, sys._getframe())
 
     def _phase(self) -> str:
         if self.bursts.running:
@@ -343,6 +357,7 @@ class Agent:
         if self._revisions < MAX_REVISIONS:
             self._revisions += 1
             self._guessed = self.steps
+            self.growth.start_anew(self.steps)
             self.bursts.restart()
             self.decision.start_anew()
             self._first_ns, self._own_ns = now, 0
@@ -403,6 +418,7 @@ class Agent:
             ("the lines of operators", self.save_lines),
             ("the settings", lambda: settings.save(self.place.folder, self.settings.set_by, self.debug_modes.ratios())),
             ("the dataset's lines", lambda: self.sampler.save(self.place.folder)),
+            ("what stays alive", lambda: self.growth.save(self.place.folder)),
             ("the host's state", lambda: self.host.save(self.place.folder)),
             ("the profiler's overhead", self._measure_overhead),
         ]

@@ -15,9 +15,11 @@ One JSON array a line in `watch.jsonl`, `[kind, start_ns, end_ns, …]`, times f
     ["E", start, end, loader, epoch]        an epoch's end
     ["K", start, end, compile_id, kind, file, line]   a compilation: dynamo (and who called the code) or backward
     ["P", start, end, burst, label]         gpudoctor's own work around a burst: start or stop of the profiler;
-                                            or aside: a block that the script recorded itself
+                                            or aside: a block that the script recorded itself; or count: of the
+                                            live tensors
     ["M", start, start, number, burst]      a profiled step began
     ["G", start, end, device, …]            the CUDA allocator after a step: `cuda.memory_reading()`
+    ["U", start, end, bytes]                memory of the process in RAM after a step
     ["Q", [start, end, number, calls, ns]]  work of the kind and place `number`, added up between two events of the loop
     ["N", {…}]                              what a number stands for: kind (print, log, checkpoint, …, gc), name, stack
     ["L", {…}]  ["C", {…}]  ["H", {…}]  ["A", {…}]   a DataLoader, a torch.compile call, a learning-rate scheduler, a

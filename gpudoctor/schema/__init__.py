@@ -9,6 +9,7 @@ from gpudoctor.schema import (
     core,
     devices,
     generated,
+    growth,
     inputs,
     loop,
     patterns,
@@ -22,6 +23,6 @@ __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
 SCHEMA_VERSION = 5
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
-_THEMES = (core, devices, inputs, compiling, generated, code, patterns, precision, autograd, loop, replay)
+_THEMES = (core, devices, inputs, compiling, generated, code, patterns, precision, autograd, loop, growth, replay)
 
 TABLES: dict[str, Table] = {table.name: table for theme in _THEMES for table in theme.TABLES}
