@@ -26,6 +26,7 @@ from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.engine.suppression import unknown_names
+from gpudoctor.memory import memory
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_ns, format_share, plural
 from gpudoctor.verdict import compiled, verdict
@@ -48,7 +49,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     """
     run = _run(profile)
     outcome = run_rules(profile, rules, run=run, config=config)
-    if not run.steps and run.source != "log":  # silence about a step that was not seen is no pass
+    if not run.steps and not run.stepless:  # silence about a step that was not seen is no pass
         outcome = _without_steps(outcome, run)
     failed = run_failed(run)
     said = ([f"the script {failed}; this is what was seen until then"] if failed else []) + _misnamed(profile, rules)
@@ -61,16 +62,18 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
     if config is not None and config.total_steps is not None:
         by_id = {rule.id: rule for rule in rules}
         findings = tuple(_over(finding, by_id[finding.rule], run, config.total_steps) for finding in findings)
+    held = memory(profile)
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
-        verdict=verdict(run, findings, judged, compiled(profile), outcome.replay),
+        verdict=verdict(run, findings, judged, compiled(profile), outcome.replay, held),
         budget=_budget(profile),
         counters=_counters(profile),
         compilation=compilation(profile),
         what_if=what_if(profile),
         replay=outcome.replay,
         critical_path=critical_path(profile),
+        memory=held,
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,
@@ -186,7 +189,7 @@ def _run(profile: Profile) -> Run:
         step_count=int(facts.get("step_count", 0)),
         profiled_step_ns=facts.get("profiled_step_ns"),
         predicted_step_ns=facts.get("predicted_step_ns"),
-        source="trace" if "trace" in facts else "log" if "log" in facts else "run",
+        source=next((kind for kind in ("trace", "log", "snapshot") if kind in facts), "run"),
         stopped=facts.get("stopped"),
         script_exit=facts.get("script_exit"),
         integrity=tuple(facts.get("notes", ())),

@@ -310,6 +310,102 @@ class CriticalPath:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryShare:
+    """What one line holds of a device's memory.
+
+    Attributes:
+        device: GPU index.
+        category: parameters, gradients, optimizer state, activations, inputs, temporaries, workspaces or other.
+        where: the user's line that asked for it; null when none is known.
+        bytes: bytes it holds.
+        count: in so many allocations; of kept segments, how many it keeps.
+        share: of the peak (0 to 1); of kept segments, of the reserved memory.
+        without_bytes: the peak if the line allocated none of it; null where that was not worked out.
+        free_bytes: of kept segments, what is free in them and cannot be given back.
+    """
+
+    device: int
+    category: str | None
+    where: Location | None
+    bytes: int
+    count: int
+    share: float
+    without_bytes: int | None = None
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """A GPU's caching allocator at the end of what was recorded.
+
+    Attributes:
+        device: GPU index.
+        reserved_bytes: memory held from the driver.
+        allocated_bytes: in blocks that tensors hold.
+        cached_bytes: in segments that are free as a whole; `empty_cache()` would give them back.
+        inactive_split_bytes: free, in segments that something alive keeps.
+        largest_free_bytes: largest free block.
+        peak_bytes: most that was allocated at once in the recorded history; null without one.
+        capacity_bytes: the device's memory; null where not known.
+        oom_bytes: what the last request that failed asked for; null when none failed.
+        oom_where: the user's line whose request failed.
+    """
+
+    device: int
+    reserved_bytes: int
+    allocated_bytes: int
+    cached_bytes: int
+    inactive_split_bytes: int
+    largest_free_bytes: int
+    peak_bytes: int | None = None
+    capacity_bytes: int | None = None
+    oom_bytes: int | None = None
+    oom_where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorReplay:
+    """What a model of the caching allocator says of the recorded allocations under other settings: an estimate.
+
+    Attributes:
+        device: GPU index.
+        setting: the setting as `PYTORCH_CUDA_ALLOC_CONF` takes it; empty for the recorded one.
+        peak_reserved_bytes: most that would be reserved.
+        reserved_bytes: reserved at the end.
+        retries: allocations for which the cache would be emptied first.
+        ooms: requests that would fail; null where the device's memory is not known.
+    """
+
+    device: int
+    setting: str
+    peak_reserved_bytes: int
+    reserved_bytes: int
+    retries: int = 0
+    ooms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What holds the GPUs' memory.
+
+    Attributes:
+        devices: by GPU index.
+        peak: lines by what they held when most was allocated, largest first.
+        kept: lines by the free memory in segments that they keep from being given back, largest first.
+        replays: predictions under other allocator settings.
+        inferred: the categories follow from stacks and lifetimes, not from the run's own objects.
+        history: allocations were recorded; without, `peak` is what there was at the end.
+    """
+
+    devices: tuple[DeviceMemory, ...]
+    peak: tuple[MemoryShare, ...] = ()
+    kept: tuple[MemoryShare, ...] = ()
+    replays: tuple[AllocatorReplay, ...] = ()
+    inferred: bool = True
+    history: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """A graph break on one line of a compiled function.
 
@@ -448,7 +544,8 @@ class Run:
         step_spread_ns: median absolute deviation of those; null below 3 steps.
         step_count: steady unprofiled steps behind step_ns.
         profiled_step_ns: median time of a lightly profiled step.
-        source: a run that gpudoctor recorded, a trace that somebody else did, or a compile log, which has no steps.
+        source: a run that gpudoctor recorded, a trace that somebody else did, or what has no steps: a compile log, an
+            allocator snapshot.
         predicted_step_ns: what the profiled steps predict without the profiler, its cost per event taken off.
         stopped: why the observation ended, one phrase.
         script_exit: the script's own exit code; null when gpudoctor stopped it.
@@ -468,11 +565,16 @@ class Run:
     step_count: int = 0
     profiled_step_ns: int | None = None
     predicted_step_ns: int | None = None
-    source: Literal["run", "trace", "log"] = "run"
+    source: Literal["run", "trace", "log", "snapshot"] = "run"
     stopped: str | None = None
     script_exit: int | None = None
     integrity: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stepless(self) -> bool:
+        """Whether what was read has no steps by its nature."""
+        return self.source in ("log", "snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +584,7 @@ class Diagnosis:
     `compilation` is null when nothing was compiled, or when that was not measured (`counters.graphs` is null then).
     `what_if` is null in scripts that compile, and when it was not measured.
     `replay` and `critical_path` are null when no profiled step has a dependency graph.
+    `memory` is null without an allocator snapshot.
     """
 
     run: Run
@@ -492,6 +595,7 @@ class Diagnosis:
     what_if: WhatIf | None = None
     replay: Replay | None = None
     critical_path: CriticalPath | None = None
+    memory: Memory | None = None
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()
@@ -511,8 +615,10 @@ class Diagnosis:
 
     @property
     def inconclusive(self) -> bool:
-        """Nothing can be said: no step and no compile log was seen, or no rule could be judged."""
-        return not (self.run.steps or self.run.source == "log") or not (self.passed or self.findings)
+        """Nothing can be said: no step, compile log or snapshot was seen, or no rule could be judged."""
+        if self.run.source == "snapshot":
+            return self.memory is None
+        return not (self.run.steps or self.run.stepless) or not (self.passed or self.findings)
 
     def explained(self, finding: Finding) -> tuple[Finding, ...]:
         """The findings that one explains, directly or through another of them, in their order."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpudoctor.diagnosis import Finding, Replay, Run, Saving
+from gpudoctor.diagnosis import Finding, Memory, Replay, Run, Saving
 from gpudoctor.profile import Profile
-from gpudoctor.units import format_ns, format_range, format_share, plural
+from gpudoctor.units import format_bytes, format_ns, format_range, format_share, plural
 
 
-def verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str, replay: Replay | None = None) -> str:
+def verdict(
+    run: Run,
+    findings: Sequence[Finding],
+    judged: int,
+    compiled: str,
+    replay: Replay | None = None,
+    memory: Memory | None = None,
+) -> str:
     """The step time, and what can be won back at most.
 
     Savings of several findings are not added up: what they save together is known where they were replayed together.
@@ -20,9 +27,12 @@ def verdict(run: Run, findings: Sequence[Finding], judged: int, compiled: str, r
         judged: how many rules could be judged.
         compiled: what was compiled, for a compile log.
         replay: what the replay says of all fixes at once.
+        memory: what holds the GPU's memory, for an allocator snapshot.
     """
-    if not run.steps and run.source != "log":
+    if not run.steps and not run.stepless:
         return "Inconclusive: no training step was seen, so nothing about speed can be said."
+    if run.source == "snapshot":
+        return " ".join(filter(None, (_held(memory), _memory_found(findings))))
     time = compiled if run.source == "log" else _time(run)
     live = [finding for finding in findings if finding.accepted is None and finding.explained_by is None]
     if not live:
@@ -70,6 +80,28 @@ def _worth(saving: Saving, of: str = "") -> str:
         return f"{about}{amount}{of} ({format_range(least, most, format_share)})"
     bound = "at most " if saving.is_bound or not low else about
     return f"{bound}{format_ns(high)}{of} ({format_share(most)})"
+
+
+def _held(memory: Memory | None) -> str:
+    """What the GPU that holds most does with its memory."""
+    if memory is None or not memory.devices:
+        return "The snapshot has no memory in it: nothing was allocated on a GPU when it was taken."
+    most = max(memory.devices, key=lambda device: device.reserved_bytes)
+    on = f"GPU {most.device}" if len(memory.devices) > 1 else "The allocator"
+    said = f"{on} holds {format_bytes(most.reserved_bytes)} for {format_bytes(most.allocated_bytes)} of tensors"
+    if most.peak_bytes is None:
+        return f"{said}."
+    share = format_share(min(1.0, most.peak_bytes / most.reserved_bytes)) if most.reserved_bytes else "none"
+    return f"{said}; at the peak tensors took {format_bytes(most.peak_bytes)}, {share} of it."
+
+
+def _memory_found(findings: Sequence[Finding]) -> str:
+    live = [finding for finding in findings if finding.accepted is None and finding.explained_by is None]
+    if not live:
+        return ""
+    best = live[0]
+    title = f"{best.title[0].lower()}{best.title[1:].rstrip('.')}"
+    return f"{plural(len(live), 'finding')}, the first: {f'at {best.where}, ' if best.where else ''}{title}."
 
 
 def _time(run: Run) -> str:

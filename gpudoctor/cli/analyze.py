@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpudoctor.cli.options import Fail, Format, Ignore, Output, OutputFormat, Preview, Select, TotalSteps, configuration
+from gpudoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from gpudoctor.config import Config
     from gpudoctor.ingest.ranks import Input
 
 HELP = """Diagnose a recording (a folder that `gpudoctor check` made, e.g. .gpudoctor/latest), Kineto traces or
-compile logs that TORCH_TRACE wrote (plain or gzip, whatever their names), or a folder of them, one a rank.
+compile logs that TORCH_TRACE wrote (plain or gzip, whatever their names), or a folder of them, one a rank; or a memory
+snapshot that torch.cuda.memory._dump_snapshot wrote, alone or beside one of them (--memory).
 
 Of several, each is diagnosed by itself: the slowest rank in full, the others in a line each. torch is neither needed
 nor imported."""
@@ -22,11 +24,13 @@ nor imported."""
 
 def analyze(
     paths: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="PATH…", help="Recording folder, traces (.json, .json.gz), compile logs, or their folder."
+            metavar="[PATH…]",
+            help="Recording folder, traces (.json, .json.gz), compile logs, or their folder.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     output_format: Format = OutputFormat.FULL,
     output: Output = None,
     select: Select = None,
@@ -34,29 +38,41 @@ def analyze(
     fail_on: Fail = None,
     preview: Preview = False,
     total_steps: TotalSteps = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option("--memory", help="Allocator snapshot (.pickle) of the same run.", show_default=False),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that read several traces at once.")] = 1,
 ) -> int:
     """See HELP."""
     from gpudoctor.ingest.ranks import find
 
     config = configuration(select, ignore, preview, fail_on, total_steps)
+    if not paths:
+        if memory is None:
+            raise UsageError("nothing to analyze: name a recording, traces, compile logs, or --memory SNAPSHOT.pickle")
+        return _one(memory, config, output_format, output)
     inputs = find(paths)
     if len(inputs) == 1:
-        return _one(inputs[0], config, output_format, output)
+        return _one(inputs[0].path, config, output_format, output, memory)
+    if memory is not None:
+        raise UsageError("--memory goes with one recording or trace: a snapshot is that of one process")
     return _several(inputs, config, output_format, output, jobs)
 
 
-def _one(one: Input, config: Config, shape: OutputFormat, report: Path | None) -> int:
+def _one(path: Path, config: Config, shape: OutputFormat, report: Path | None, memory: Path | None = None) -> int:
     from gpudoctor.cli.options import exit_code, publish
     from gpudoctor.diagnose import diagnose
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.ingest import open_path
+    from gpudoctor.ingest.snapshot.load import beside
     from gpudoctor.recording import is_recording
 
     rules = load_rules(config.rule_dirs)
-    diagnosis = diagnose(open_path(one.path), rules, config)
-    if report is None and is_recording(one.path):
-        report = one.path.resolve() / "report.html"
+    profile = open_path(path)
+    diagnosis = diagnose(profile if memory is None else beside(profile, memory), rules, config)
+    if report is None and is_recording(path):
+        report = path.resolve() / "report.html"
     publish(diagnosis, shape, report)
     return exit_code(diagnosis, config)
 

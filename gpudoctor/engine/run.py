@@ -232,7 +232,7 @@ def _missing(rule: Rule, profile: Profile) -> NotMeasured | None:
 
 def _how(profile: Profile, how: str) -> str:
     """What to do about it; a trace cannot be run on."""
-    if "log" in profile.facts:
+    if "log" in profile.facts or "snapshot" in profile.facts:
         return "record the run with `gpudoctor check train.py`"
     if "trace" not in profile.facts:
         return how

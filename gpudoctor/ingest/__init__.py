@@ -9,7 +9,8 @@ from gpudoctor.profile import Profile
 
 
 def open_path(path: Path) -> Profile:
-    """The Profile of whatever lies at a path: a recording's folder, a Kineto trace, or a compile log (TORCH_TRACE).
+    """The Profile of whatever lies at a path: a recording's folder, a Kineto trace, a compile log (TORCH_TRACE), or an
+    allocator snapshot.
 
     A folder with one compile log in it stands for that log.
 
@@ -18,6 +19,8 @@ def open_path(path: Path) -> Profile:
     """
     from gpudoctor.analysis.derive import derived
     from gpudoctor.ingest import ranks, recording, torch_trace, trace
+    from gpudoctor.ingest.snapshot import load as snapshot
+    from gpudoctor.ingest.snapshot.contents import is_snapshot
     from gpudoctor.recording import is_recording, open_recording
 
     if not path.exists():
@@ -30,4 +33,6 @@ def open_path(path: Path) -> Profile:
                 f"{path}: a folder without recording.json; name a recording (.gpudoctor/latest), a trace or compile log"
             )
         return recording.load(open_recording(path))
+    if is_snapshot(path):
+        return snapshot.load(path)
     return torch_trace.load(path) if ranks.is_log(path) else derived(trace.load(path))

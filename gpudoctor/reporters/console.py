@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from gpudoctor.diagnosis import Diagnosis, Finding, Remedy, Severity
-from gpudoctor.reporters import compile_section, diff, path_section, savings, wording
+from gpudoctor.reporters import compile_section, diff, memory_section, path_section, savings, wording
 from gpudoctor.reporters.terminal import Paper, encodable
 from gpudoctor.reporters.wording import one_line, place
 from gpudoctor.units import format_count, format_ns, plural
@@ -48,6 +48,7 @@ def render(diagnosis: Diagnosis, width: int = WIDTH, color: bool = False) -> str
     path_section.write(paper, diagnosis)
     _caveats(paper, wording.caveats(diagnosis))
     compile_section.write(paper, diagnosis.compilation, diagnosis.what_if)
+    memory_section.write(paper, diagnosis.memory)
     _findings(paper, diagnosis)
     _rest(paper, diagnosis)
     return paper.text
@@ -82,6 +83,8 @@ def _headline(paper: Paper, diagnosis: Diagnosis) -> None:
 
 def _budget(paper: Paper, diagnosis: Diagnosis) -> None:
     budget = diagnosis.budget
+    if diagnosis.run.source == "snapshot":
+        return
     paper.gap()
     if budget is None or not budget.shares:
         paper.line(Text(f"Where the time goes: {wording.NOT_MEASURED}, no profiled step shows it"))

@@ -18,13 +18,14 @@ from gpudoctor.diagnosis import (
     Diagnosis,
     Finding,
     Location,
+    Memory,
     NotMeasured,
     Run,
     appliable,
     run_failed,
 )
 from gpudoctor.reporters import savings
-from gpudoctor.units import format_count, format_ns, format_share, plural
+from gpudoctor.units import format_bytes, format_count, format_ns, format_share, plural
 
 NOT_MEASURED = "not measured"
 
@@ -101,12 +102,16 @@ def command(run: Run, *options: str) -> str:
     return visible(" ".join(words))
 
 
+_A_STEPLESS = {"log": "a compile log", "snapshot": "an allocator snapshot"}
+_STEPLESS = {"log": "compile log", "snapshot": "allocator snapshot"}
+
+
 def run_words(run: Run) -> tuple[str, ...]:
     """The facts of the run line after its script: device, torch, steps, a failure; what is unknown is left out."""
     words = (
         run.device,
         f"torch {run.torch}" if run.torch else None,
-        plural(run.steps, "step") if run.steps else "compile log" if run.source == "log" else "no step seen",
+        plural(run.steps, "step") if run.steps else _STEPLESS.get(run.source, "no step seen"),
         f"the script {failed}" if (failed := run_failed(run)) else None,
     )
     return tuple(one_line(word) for word in words if word)
@@ -121,7 +126,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     """The one sentence; when the diagnosis brings none, what can be said without it."""
     if diagnosis.verdict:
         return one_line(diagnosis.verdict)
-    if not diagnosis.run.steps and diagnosis.run.source != "log":
+    if not diagnosis.run.steps and not diagnosis.run.stepless:
         return "Inconclusive: no training step was seen."
     if diagnosis.run.step_ns is None:
         return "Inconclusive: no step could be timed."
@@ -225,7 +230,27 @@ class Fact:
 def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
     """The five headline facts, always in this order; a missing one says so and never reads as zero."""
     run = diagnosis.run
+    if run.source == "snapshot":
+        return (*_memory_facts(diagnosis.memory), _found(diagnosis))
     return (_step_time(run), _largest_saving(diagnosis), _breaks(diagnosis), _found(diagnosis), _overhead(run))
+
+
+def _memory_facts(memory: Memory | None) -> tuple[Fact, ...]:
+    """Four facts of the GPU that holds most."""
+    if memory is None or not memory.devices:
+        return (Fact("Reserved", "0 B", "the snapshot has no segments"),)
+    most = max(memory.devices, key=lambda device: device.reserved_bytes)
+    on = f"GPU {most.device} of {len(memory.devices)}" if len(memory.devices) > 1 else "held from the driver"
+    peak = Fact("Peak", NOT_MEASURED, "no history was recorded", known=False)
+    if most.peak_bytes is not None:
+        peak = Fact("Peak", format_bytes(most.peak_bytes), "most that tensors took in the recorded history")
+    kept = format_share(most.inactive_split_bytes / most.reserved_bytes) if most.reserved_bytes else "none"
+    return (
+        Fact("Reserved", format_bytes(most.reserved_bytes), on),
+        Fact("Allocated", format_bytes(most.allocated_bytes), "in tensors when the snapshot was taken"),
+        peak,
+        Fact("Free but kept", format_bytes(most.inactive_split_bytes), f"{kept} of the reserved, in segments in use"),
+    )
 
 
 def _step_time(run: Run) -> Fact:
@@ -233,7 +258,7 @@ def _step_time(run: Run) -> Fact:
         note = f"median of {plural(run.steps, 'profiled step')}; none was seen without the profiler"
         return Fact("Profiled step", format_ns(run.profiled_step_ns), note)
     if run.step_ns is None:
-        why = "a compile log has none" if run.source == "log" else "no steady step without the profiler"
+        why = f"{_A_STEPLESS[run.source]} has none" if run.stepless else "no steady step without the profiler"
         return Fact("Step time", NOT_MEASURED, why, known=False)
     steps = plural(run.step_count, "unprofiled step")
     spread = f"± {format_ns(run.step_spread_ns)}, " if run.step_spread_ns is not None else ""

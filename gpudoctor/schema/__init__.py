@@ -12,6 +12,7 @@ from gpudoctor.schema import (
     growth,
     inputs,
     loop,
+    memory,
     patterns,
     precision,
     replay,
@@ -23,6 +24,9 @@ __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
 SCHEMA_VERSION = 5
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
-_THEMES = (core, devices, inputs, compiling, generated, code, patterns, precision, autograd, loop, growth, replay)
+_THEMES = (
+    *(core, devices, inputs, compiling, generated, code, patterns, precision, autograd),
+    *(loop, growth, memory, replay),
+)
 
 TABLES: dict[str, Table] = {table.name: table for theme in _THEMES for table in theme.TABLES}
