@@ -372,15 +372,15 @@ class AllocatorReplay:
         setting: the setting as `PYTORCH_CUDA_ALLOC_CONF` takes it; empty for the recorded one.
         peak_reserved_bytes: most that would be reserved.
         reserved_bytes: reserved at the end.
-        retries: allocations for which the cache would be emptied first.
-        ooms: requests that would fail; null where the device's memory is not known.
+        retries: allocations for which the cache would be emptied first; null where the device's memory is not known.
+        ooms: requests that would fail; null likewise.
     """
 
     device: int
     setting: str
     peak_reserved_bytes: int
     reserved_bytes: int
-    retries: int = 0
+    retries: int | None = None
     ooms: int | None = None
 
 

@@ -140,7 +140,9 @@ def _replayed(replay: AllocatorReplay, recorded: AllocatorReplay) -> Row:
     if replay is not recorded and not notes:
         notes.append("no difference")
     share = replay.peak_reserved_bytes / max(1, recorded.peak_reserved_bytes)
-    return Row(one_line(name), "", format_bytes(replay.peak_reserved_bytes), format_share(share), ", ".join(notes), share)
+    return Row(
+        one_line(name), "", format_bytes(replay.peak_reserved_bytes), format_share(share), ", ".join(notes), share
+    )
 
 
 def advice(memory: Memory, device: DeviceMemory) -> str:
@@ -156,8 +158,8 @@ def advice(memory: Memory, device: DeviceMemory) -> str:
     else:
         over = reserved - peak
         said = (
-            f"{format_bytes(over)} more is reserved than tensors ever took in the recording: rounding, split blocks, and "
-            "what was needed before"
+            f"{format_bytes(over)} more is reserved than tensors ever took in the recording: rounding, split blocks, "
+            "and what was needed before"
         )
     largest = next((row for row in by_category(memory, device.device)), None)
     if largest is None:

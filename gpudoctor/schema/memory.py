@@ -146,7 +146,7 @@ TABLES: tuple[Table, ...] = (
         ("setting", "str", "as PYTORCH_CUDA_ALLOC_CONF takes it; empty: the recorded settings"),
         ("peak_reserved_bytes", "int", "most that would be reserved at once"),
         ("reserved_bytes", "int", "reserved at the end"),
-        ("retries", "int", "allocations for which the cache would be emptied first"),
+        ("retries", "int", "allocations for which the cache would be emptied first; null as `ooms`"),
         ("ooms", "int", "requests that would fail; null where the device's memory is not known"),
     ),
 )

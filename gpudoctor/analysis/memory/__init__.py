@@ -1,1 +1,1 @@
-"""What an allocator snapshot says: lifetimes, categories, the peak, what keeps segments, what other settings would do."""
+"""What an allocator snapshot says: lifetimes, categories, the peak, what keeps segments, other settings."""

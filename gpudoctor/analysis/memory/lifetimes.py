@@ -12,7 +12,9 @@ from gpudoctor.ingest.snapshot.contents import ACTIONS, Contents
 ROUNDING = 512
 """Bytes to which the allocator rounds a request up (`kMinBlockSize`, c10/core/CachingDeviceAllocator.h)."""
 
-_ALLOC, _REQUESTED, _COMPLETED, _FREE = (ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "free"))
+_ALLOC, _REQUESTED, _COMPLETED, _FREE = (
+    ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "free")
+)
 NEVER = -1
 
 Integers = NDArray[np.int64]
@@ -56,7 +58,7 @@ def rounded(sizes: Integers) -> Integers:
 
 
 def allocations(contents: Contents) -> Allocations:
-    """Pairs each allocation with its release: of entries at one address, a release belongs to the allocation before it."""
+    """Pairs allocations with releases: of entries at one address, a release belongs to the allocation before it."""
     seen = _seen(contents)
     return _joined(seen, _before(contents, seen))
 
@@ -68,7 +70,9 @@ def _seen(contents: Contents) -> Allocations:
     order = rows[np.lexsort((rows, trace.address[rows], trace.device[rows]))]
     action = trace.action[order]
     fresh = np.ones(len(order), bool)
-    same = (trace.address[order][1:] == trace.address[order][:-1]) & (trace.device[order][1:] == trace.device[order][:-1])
+    same = (trace.address[order][1:] == trace.address[order][:-1]) & (
+        trace.device[order][1:] == trace.device[order][:-1]
+    )
     ends = np.isin(action, (_COMPLETED, _FREE))
     fresh[1:] = ~same | (action[1:] == _ALLOC) | ends[:-1]  # an entry that begins another life at this address
     life = np.cumsum(fresh) - 1

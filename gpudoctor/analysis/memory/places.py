@@ -17,7 +17,9 @@ _OPTIM = re.compile(r"[/\\]torch[/\\]optim[/\\]")
 _AUTOGRAD = re.compile(r"[/\\]torch[/\\](?:_tensor|autograd[/\\]\w+)\.py$")
 _MODULE = re.compile(r"[/\\]torch[/\\]nn[/\\](?:modules[/\\]|parameter|init)")
 _BACKWARD_CALLS = frozenset({"backward", "_engine_run_backward", "grad"})
-_SETUP_CALLS = frozenset({"_apply", "convert", "__init__", "reset_parameters", "load_state_dict", "_load_from_state_dict"})
+_SETUP_CALLS = frozenset(
+    {"_apply", "convert", "__init__", "reset_parameters", "load_state_dict", "_load_from_state_dict"}
+)
 _ENGINE = re.compile(r"torch::autograd::(?:Engine|python::PythonEngine)::(?:thread_main|evaluate_function|execute)")
 _WORKSPACE = re.compile(r"[wW]orkspace|getCurrentCUDABlas|cudnn.*(?:search|find)Algorithm", re.ASCII)
 _MOVED = re.compile(r"THPVariable_(?:to|cuda)\b")
@@ -30,7 +32,6 @@ class Place:
     Attributes:
         file, line, function: innermost call in the user's own code; None, 0 and None without one.
         work: what the call was part of.
-        module: path of `nn.Module` classes is not in a stack; the user's function that the call was made in stands for it.
     """
 
     file: str | None
@@ -67,14 +68,19 @@ def _work(stack: tuple[Frame, ...], python: Sequence[Frame], mine: tuple[str, in
     if any(_WORKSPACE.search(call) for file, _, call in stack if not _PYTHON.search(file)):
         return "workspace"
     for file, _, call in stack:
-        if _OPTIM.search(file):
-            return "optimizer"
-        if _ENGINE.search(call) or (call in _BACKWARD_CALLS and _AUTOGRAD.search(file)):
-            return "backward"
-        if call in _SETUP_CALLS and (_MODULE.search(file) or (mine is not None and call == "__init__")):
-            return "setup"
-        if call.startswith("forward"):
-            return "forward"
+        if said := _sign(file, call, mine is not None):
+            return said
     if not python:
         return "unknown"
     return "input" if any(_MOVED.search(call) for _, _, call in stack) else "forward"
+
+
+def _sign(file: str, call: str, users: bool) -> Work | None:
+    """What one call says of the work that it is part of; None where it says nothing."""
+    if _OPTIM.search(file):
+        return "optimizer"
+    if _ENGINE.search(call) or (call in _BACKWARD_CALLS and _AUTOGRAD.search(file)):
+        return "backward"
+    if call in _SETUP_CALLS and (_MODULE.search(file) or (users and call == "__init__")):
+        return "setup"
+    return "forward" if call.startswith("forward") else None

@@ -13,8 +13,9 @@ from gpudoctor.analysis.memory import curve as curves
 from gpudoctor.analysis.memory.categories import CATEGORIES, categories
 from gpudoctor.analysis.memory.lifetimes import NEVER, Allocations, Integers, allocations
 from gpudoctor.analysis.memory.places import NOWHERE, Place, places
+from gpudoctor.analysis.memory.predictions import predictions
 from gpudoctor.analysis.memory.state import Segments, segments
-from gpudoctor.columns import MISSING, Coded, Columns, coded
+from gpudoctor.columns import MISSING, Coded, Columns, coded, of_rows
 from gpudoctor.ingest.snapshot.contents import ACTIONS, STATES, Contents
 
 WITHOUT = 10
@@ -84,7 +85,15 @@ def tables(read: Reading, capacity: Mapping[int, int] | None = None) -> dict[str
     }
     if has_history(read):
         shapes |= {"allocations": _allocations(read), "memory_curve": _curve(read)}
+        if rows := _replays(read, capacity or {}):
+            shapes["allocator_replays"] = of_rows(rows)
     return shapes
+
+
+def _replays(read: Reading, capacity: Mapping[int, int]) -> list[dict[str, Any]]:
+    settings = read.contents.settings
+    made = [predictions(read.allocations, device, settings, capacity.get(device)) for device in devices(read)]
+    return [row for rows in made for row in rows]
 
 
 def has_history(read: Reading) -> bool:
@@ -119,7 +128,9 @@ def _by_block(read: Reading) -> tuple[Integers, NDArray[np.bool_]]:
     """Category of each block, -1 for a free one, and whether it is inferred."""
     blocks, made = read.contents.blocks, read.allocations
     alive = np.flatnonzero(made.died == NEVER)
-    of = dict(zip(zip(made.device[alive].tolist(), made.address[alive].tolist(), strict=True), alive.tolist(), strict=True))
+    of = dict(
+        zip(zip(made.device[alive].tolist(), made.address[alive].tolist(), strict=True), alive.tolist(), strict=True)
+    )
     device = read.segments.device[blocks.segment]
     rows = [
         of.get(key, -1) if state != 2 else -1
@@ -285,7 +296,9 @@ def _without(read: Reading, device: int, row: int) -> int:
     made = read.allocations
     found = [*read.places, NOWHERE]
     mine = found[int(made.stack[row])]
-    same = np.array([(place.file, place.line, place.function) == (mine.file, mine.line, mine.function) for place in found])
+    same = np.array(
+        [(place.file, place.line, place.function) == (mine.file, mine.line, mine.function) for place in found]
+    )
     left_out = same[made.stack] & (read.category == read.category[row])
     return curves.curve(made, device, left_out).peak_bytes
 

@@ -139,11 +139,11 @@ def read(path: Path) -> Contents:
         return collector.contents(root)
     except unpickler.UnpicklingError as error:
         raise InputError(f"{path}: not a memory snapshot: {error}; {HOW}") from None
-    except _Shape as error:
+    except _ShapeError as error:
         raise InputError(f"{path}: not a memory snapshot: {error}; {HOW}") from None
 
 
-class _Shape(Exception):
+class _ShapeError(Exception):
     """The data is none that torch writes."""
 
 
@@ -182,7 +182,7 @@ class _Collector:
     def _entry(self, filled: Mapping[str, Any]) -> _Entry:
         code = _CODES.get(filled["action"], -1)
         if code < 0:
-            raise _Shape(f"an entry with the action {str(filled['action'])[:40]!r}")
+            raise _ShapeError(f"an entry with the action {str(filled['action'])[:40]!r}")
         row = len(self._entries[0])
         frames = filled.get("frames")
         actions, addresses, sizes, streams, times, stacks = self._entries
@@ -196,7 +196,7 @@ class _Collector:
             if "device_free" in filled:
                 self._device_free[row] = int(filled["device_free"])
         except (TypeError, OverflowError, ValueError) as error:
-            raise _Shape(f"entry {row} of the trace has a value that is none ({error})") from None
+            raise _ShapeError(f"entry {row} of the trace has a value that is none ({error})") from None
         return _Entry(row)
 
     def _block(self, filled: Mapping[str, Any]) -> _Block:
@@ -212,7 +212,7 @@ class _Collector:
             states.append(_STATE_CODES.get(filled["state"], 1 if "active" in str(filled["state"]) else 2))
             stacks.append(self._stack(frames) if frames else -1)
         except (TypeError, OverflowError, ValueError) as error:
-            raise _Shape(f"block {row} has a value that is none ({error})") from None
+            raise _ShapeError(f"block {row} has a value that is none ({error})") from None
         return _Block(row)
 
     def _stack(self, frames: Any) -> int:
@@ -220,7 +220,7 @@ class _Collector:
         if known is not None:
             return known[0]
         if not isinstance(frames, list):
-            raise _Shape("a call stack that is no list")
+            raise _ShapeError("a call stack that is no list")
         stack = tuple(map(self._frame, frames))
         row = self._by_content.setdefault(stack, len(self._stacks))
         if row == len(self._stacks):
@@ -233,7 +233,7 @@ class _Collector:
         if known is not None:
             return known[0]
         if not isinstance(frame, Mapping):
-            raise _Shape("a call that is no mapping")
+            raise _ShapeError("a call that is no mapping")
         line = frame.get("line")
         made = (str(frame.get("filename", "")), line if isinstance(line, int) else 0, str(frame.get("name", "")))
         self._frames[id(frame)] = (made, frame)
@@ -243,27 +243,27 @@ class _Collector:
         """Everything, once the pickle has ended.
 
         Raises:
-            _Shape: the tree is not that of a snapshot.
+            _ShapeError: the tree is not that of a snapshot.
         """
         if isinstance(root, list):  # what `torch.cuda.memory_snapshot()` returns: segments only
             root = {"segments": root}
         if not isinstance(root, dict) or not isinstance(root.get("segments"), list):
-            raise _Shape("it has no segments")
+            raise _ShapeError("it has no segments")
         segments, rows, owners = [], [], []
         for place, segment in enumerate(root["segments"]):
             if not isinstance(segment, dict) or not isinstance(segment.get("blocks", []), list):
-                raise _Shape(f"segment {place} is no mapping with blocks")
+                raise _ShapeError(f"segment {place} is no mapping with blocks")
             if not isinstance(segment.get("total_size"), int) or isinstance(segment.get("total_size"), bool):
-                raise _Shape(f"segment {place} has no total_size")
+                raise _ShapeError(f"segment {place} has no total_size")
             own = segment.get("blocks", [])
             if not all(isinstance(row, _Block) for row in own):
-                raise _Shape(f"segment {place} has a block without state and size")
+                raise _ShapeError(f"segment {place} has a block without state and size")
             rows += own
             owners += [place] * len(own)
             segments.append({name: value for name, value in segment.items() if name != "blocks"})
         traces = root.get("device_traces") or []
         if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
-            raise _Shape("device_traces is no list of lists")
+            raise _ShapeError("device_traces is no list of lists")
         settings, annotations = root.get("allocator_settings"), root.get("external_annotations")
         return Contents(
             segments,
@@ -276,21 +276,20 @@ class _Collector:
 
     def _trace(self, traces: Sequence[Sequence[Any]]) -> Trace:
         order, devices = [], []
-        for device, trace in enumerate(traces):
+        for number, trace in enumerate(traces):
             if not all(isinstance(row, _Entry) for row in trace):
-                raise _Shape("an entry of the trace without an action")
+                raise _ShapeError("an entry of the trace without an action")
             order.append(np.array(trace, dtype=np.int64))
-            devices.append(np.full(len(trace), device, dtype=np.int64))
+            devices.append(np.full(len(trace), number, dtype=np.int64))
         rows = np.concatenate(order) if order else np.empty(0, np.int64)
         device = np.concatenate(devices) if devices else np.empty(0, np.int64)
         columns = [np.frombuffer(column, dtype=np.int64)[rows] if column else rows for column in self._entries]
         place = {int(row): at for at, row in enumerate(rows)} if self._device_free else {}
         free = {place[row]: left for row, left in self._device_free.items() if row in place}
-        return Trace(device, *columns, device_free=free)
+        action, address, size, stream, time, stack = columns
+        return Trace(device, action, address, size, stream, time, stack, free)
 
-    def _all_blocks(
-        self, segments: Sequence[Mapping[str, Any]], rows: Sequence[int], owners: Sequence[int]
-    ) -> Blocks:
+    def _all_blocks(self, segments: Sequence[Mapping[str, Any]], rows: Sequence[int], owners: Sequence[int]) -> Blocks:
         order, segment = np.array(rows, dtype=np.int64), np.array(owners, dtype=np.int64)
         columns = [np.frombuffer(column, dtype=np.int64)[order] if column else order for column in self._blocks]
         address, size, requested, state, stack = columns
@@ -311,4 +310,5 @@ def _placed(
 
 def _address(value: Any) -> int:
     """An address or stream as a signed number of 64 bits."""
-    return value if value < 1 << 63 else value - (1 << 64)
+    number = int(value)
+    return number if number < 1 << 63 else number - (1 << 64)

@@ -8,11 +8,13 @@ from typing import Any
 
 from gpudoctor import profile as schema
 from gpudoctor.analysis.memory import tables as memory
+from gpudoctor.analysis.memory.predictions import MOST_ALLOCATIONS
 from gpudoctor.errors import InputError
 from gpudoctor.ingest.snapshot import contents
 from gpudoctor.profile import Profile
 
 _NOTHING_ELSE = "an allocator snapshot tells only of the GPU's memory"
+_TOO_LONG = f"the history has more than {MOST_ALLOCATIONS:,} allocations: replaying it would take too long"
 _NO_HISTORY = "the snapshot has no recorded history: `torch.cuda.memory._record_memory_history()` was not on"
 
 
@@ -65,7 +67,9 @@ def _read(path: Path) -> memory.Reading:
 
 
 def _missing(read: memory.Reading) -> dict[str, str]:
-    return {} if memory.has_history(read) else dict.fromkeys(("allocations", "memory_curve"), _NO_HISTORY)
+    if not memory.has_history(read):
+        return dict.fromkeys(("allocations", "memory_curve", "allocator_replays"), _NO_HISTORY)
+    return {"allocator_replays": _TOO_LONG}
 
 
 def _notes(read: memory.Reading) -> list[str]:

@@ -11,9 +11,8 @@ The instructions are those of the standard library's `pickletools`, protocols 2 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
-from struct import error as StructError
-from struct import unpack_from
 from typing import Any, NoReturn
 
 from gpudoctor.errors import GpuDoctorError
@@ -65,14 +64,14 @@ def load(data: bytes, sink: Sink | None = None) -> Any:
     """
     try:
         return _run(data, sink)
-    except (IndexError, KeyError, StructError):
+    except (IndexError, KeyError, struct.error):
         raise UnpicklingError("it ends too soon or is damaged") from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnpicklingError(f"it is damaged ({error})") from None
 
 
-def _run(data: bytes, sink: Sink | None) -> Any:
-    """The pickle machine: a stack, marks into it and a memo. One flat loop, as a call for each instruction triples its time."""
+def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
+    """The pickle machine: a stack, marks into it and a memo; one flat loop, as a call an instruction triples its time."""
     stack: list[Any] = []
     marks: list[int] = []
     owners: list[int] = []  # for each mark, the memo's entry of what stands below it
@@ -133,7 +132,7 @@ def _run(data: bytes, sink: Sink | None) -> Any:
                 made = sink(filled)
                 if made is not filled:
                     stack[-1] = made
-                    if 0 <= owner and memo[owner] is filled:
+                    if owner >= 0 and memo[owner] is filled:
                         memo[owner] = made
         elif code == 0x65:  # APPENDS
             mark = marks.pop()
@@ -160,7 +159,7 @@ def _run(data: bytes, sink: Sink | None) -> Any:
         elif code == 0x4E:  # NONE
             push(None)
         elif code == 0x47:  # BINFLOAT
-            push(unpack_from(">d", data, at)[0])
+            push(struct.unpack_from(">d", data, at)[0])
             at += 8
         elif code == 0x29:  # EMPTY_TUPLE
             push(())
