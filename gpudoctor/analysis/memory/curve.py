@@ -71,4 +71,5 @@ def curve(allocations: Allocations, device: int, left_out: NDArray[np.bool_] | N
 def alive_at(allocations: Allocations, device: int, entry: int) -> NDArray[np.bool_]:
     """Which allocations held memory after an entry; -1: when the recording began."""
     there: NDArray[np.bool_] = (allocations.device == device) & (allocations.born <= entry)
-    return there & ((allocations.died == NEVER) | (allocations.died > entry))
+    stays: NDArray[np.bool_] = (allocations.died == NEVER) | (allocations.died > entry)
+    return np.logical_and(there, stays)

@@ -18,7 +18,7 @@ SPLIT_MB = 128
 """The `max_split_size_mb` that is tried: blocks of large activations stay whole, those of layers do not."""
 
 DIVISIONS = 4
-"""The `roundup_power2_divisions` that is tried: sizes that differ a little become the same, for up to a quarter more."""
+"""The `roundup_power2_divisions` that is tried: sizes that differ little become the same, for up to a quarter more."""
 
 
 def candidates(now: AllocatorSettings) -> dict[str, AllocatorSettings]:

@@ -71,7 +71,7 @@ def load(data: bytes, sink: Sink | None = None) -> Any:
 
 
 def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
-    """The pickle machine: a stack, marks into it and a memo; one flat loop, as a call an instruction triples its time."""
+    """The pickle machine: a stack, marks, and a memo; one flat loop, as a call an instruction triples its time."""
     stack: list[Any] = []
     marks: list[int] = []
     owners: list[int] = []  # for each mark, the memo's entry of what stands below it
