@@ -28,6 +28,7 @@ from gpudoctor.errors import InputError, RecordingError
 SCHEMA = 1
 MANIFEST = "recording.json"
 HOME = ".gpudoctor"
+MEMORY_FILE = "memory.pickle"
 BEGUN = "begun.json"
 """In a process's folder: what is known when its recording begins."""
 

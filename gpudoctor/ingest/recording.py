@@ -36,6 +36,7 @@ from gpudoctor.ingest import (
     padded_inputs,
     phases,
     rank_versions,
+    recorded_memory,
     run_facts,
     scalers,
     setting_sites,
@@ -156,7 +157,8 @@ def _build(recording: Recording, rank: Path) -> Profile:
         content: list[dict[str, Any]] = part(rank / f"{name}.json", [])
         if content:
             tables[name] = content
-    _memory(rank, log, step_rows, sources, tables, missing)
+    files = _user_files(rank, begun)
+    remembered = _memory(rank, log, run or {}, step_rows, sources, files, tables, missing, notes)
     missing["input_lines"] = "no batch was made in the main process during a profiled step"
     facts = run_facts.of_run(
         recording,
@@ -172,23 +174,29 @@ def _build(recording: Recording, rank: Path) -> Profile:
     frames = traced | {name: schema.frame(name, rows) for name, rows in tables.items()}
     if peak_rates is not None:
         frames["host"] = pd.concat([frames["host"], peak_rates], ignore_index=True) if "host" in frames else peak_rates
-    return derived(Profile(frames, facts, sources, missing, how))
+    return derived(Profile(schema.tables(frames, remembered), facts, sources, missing, how))
 
 
 def _memory(
     rank: Path,
     log: watch.WatchLog,
+    run: dict[str, Any],
     step_rows: list[dict[str, Any]],
     sources: dict[str, str],
+    files: UserFiles,
     tables: dict[str, list[dict[str, Any]]],
     missing: dict[str, str],
-) -> None:
-    """Adds what was read of memory at the ends of steps, and what stays alive."""
+    notes: list[str],
+) -> dict[str, columns.Columns]:
+    """Adds what was read of memory at the ends of steps, and what stays alive; returns the tables of the snapshot."""
     if log.memory:
         tables["memory_timeline"] = [_memory_row(reading, step_rows) for reading in log.memory]
     else:
         missing["memory_timeline"] = "the run used no GPU"
     growth.add(part(rank / "growth.json", None), log, step_rows, sources, tables, missing)
+    remembered, unknown = recorded_memory.tables(rank, run, files, bool(log.memory), notes)
+    missing.update(unknown)
+    return remembered
 
 
 def _memory_row(reading: tuple[int, ...], step_rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from gpudoctor.recorder.settings_watch import SettingsWatch
 from gpudoctor.recorder.tally import Tally
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.recorder.what_if import WhatIf
+from gpudoctor.recording import MEMORY_FILE
 from gpudoctor.userfiles import UserFiles
 
 FILE = "run.json"
@@ -468,7 +469,8 @@ class Agent:
             "observed_ns": self.watch.now(),
             "event_cost_ns": self._event_cost_ns,
             "module_calls_failed": self.calls.failed,
-            "memory_snapshot": cuda.MEMORY_FILE if (self.place.folder / cuda.MEMORY_FILE).is_file() else None,
+            "gpu_memory": cuda.capacities(),
+            "memory_snapshot": MEMORY_FILE if (self.place.folder / MEMORY_FILE).is_file() else None,
         }
         (self.place.folder / FILE).write_text(json.dumps(facts), encoding="utf-8")
 

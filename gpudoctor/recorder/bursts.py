@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpudoctor.recorder import complaints, cuda, torch_private
+from gpudoctor.recorder import complaints, cuda, memory_objects, torch_private
 from gpudoctor.recorder.line_marks import LineMarks
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.place import Place
 from gpudoctor.recorder.watch import Watch
+from gpudoctor.recording import MEMORY_FILE
 
 FILE = "bursts.json"
 MAX_RETAKES = 5  # a script that compiles in every step never gives a clean burst: then say so, do not try for ever
@@ -179,7 +180,7 @@ class Bursts:
             warnings.simplefilter("ignore")
             session.stop()
             if burst.label == "detail" and torch_private.cuda_initialized():
-                self._note_history(cuda.dump_history(self._place.folder / cuda.MEMORY_FILE))
+                self._save_memory()
             burst.file = f"trace.{len(self.taken)}.{burst.label}.json"
             if burst.taken:
                 self._export(session, self._place.folder / burst.file)
@@ -192,6 +193,12 @@ class Bursts:
         self._replan(burst)
         self._watch.add("P", began, self._watch.now(), number, "stop")
         self._watch.flush()
+
+    def _save_memory(self) -> None:
+        reason = cuda.dump_history(self._place.folder / MEMORY_FILE)
+        self._note_history(reason)
+        if reason is None:
+            memory_objects.save(self._place.folder)
 
     def _note_history(self, reason: str | None) -> None:
         note = f"the allocator's history was not recorded: {reason}"

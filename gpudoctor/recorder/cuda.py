@@ -12,12 +12,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 from gpudoctor.recorder import torch_private
 from gpudoctor.recorder.patches import Patches
 
-MEMORY_FILE = "memory.pickle"
 MAX_ENTRIES = 100_000  # a few steps of a large model; an entry with its Python stack takes some KB in the file
 NO_CONTEXT = "the process uses no CUDA"
 SCRIPTS_OWN = "the script records the allocator's history itself"
@@ -117,15 +117,34 @@ def dump_history(path: Path) -> str | None:
         return SCRIPTS_OWN if _History.scripts else "the allocator's history was not recorded"
     _History.ours = False
     try:
+        return write_snapshot(path)
+    finally:
+        _end_history()
+
+
+def write_snapshot(path: Path) -> str | None:
+    """Writes the allocator's state, and its history where one is recorded; the history goes on.
+
+    Returns:
+        Why nothing was written, or None.
+    """
+    try:
         snapshot = torch_private.cuda_memory._snapshot()
         with path.open("wb") as file:
             pickle.dump(snapshot, file)
     except Exception as error:
         path.unlink(missing_ok=True)  # half of it cannot be read
         return f"the allocator's snapshot cannot be written ({error})"
-    finally:
-        _end_history()
     return None
+
+
+def capacities() -> list[list[int]]:
+    """`[device, bytes]` of the GPUs whose memory is in use."""
+    try:
+        devices = torch_private.devices_in_use()
+        return [[device, int(torch.cuda.get_device_properties(device).total_memory)] for device, _ in devices]
+    except Exception:  # a device that was lost
+        return []
 
 
 def _end_history() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from gpudoctor.recorder import memory_objects
 from gpudoctor.recorder.patches import Patches
 from gpudoctor.recorder.watch import Watch
 from gpudoctor.userfiles import UserFiles
@@ -24,6 +25,7 @@ def install(patches: Patches, watch: Watch, files: UserFiles, live: Callable[[],
     @functools.wraps(original)
     def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(optimizer, *args, **kwargs)
+        memory_objects.note(optimizer)
         if live():
             watch.add("Z", {**files.site(_caller(optimizer, sys._getframe(1))), **_described(optimizer)})
 

@@ -26,6 +26,7 @@ from gpudoctor.recorder.agent import Agent
 from gpudoctor.recorder.hooks import hook_backward, hook_optimizers
 from gpudoctor.recorder.input_pipeline import InputPipeline
 from gpudoctor.recorder.options import Options
+from gpudoctor.recorder.out_of_memory import OutOfMemoryWatch
 from gpudoctor.recording import BEGUN
 
 
@@ -95,6 +96,7 @@ def arm(recording: Path, stated: bool = False) -> Agent:
         agent.notes.append("this torch keeps its DataLoader elsewhere: input was not watched")
     agent.note_workers = pipeline.note_workers
     cuda.watch_history(agent.patches)
+    OutOfMemoryWatch(lambda: agent.place.folder, agent.files, agent.live, agent.watch.now).install()
 
     if not stated:
         agent.patches.on_undo(stepping.listen(_step_marks(agent)))

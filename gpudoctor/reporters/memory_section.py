@@ -22,12 +22,17 @@ def write(paper: Paper, memory: Memory | None) -> None:
         return
     paper.gap()
     paper.line(Text(memory_words.TITLE, "bold"))
+    peak = memory_words.peak_title(memory)
     for device in memory.devices:
         paper.line(Text(memory_words.device_words(device, len(memory.devices) > 1)), indent=2, hang=2)
         if said := memory_words.advice(memory, device):
             paper.line(Text(said), indent=2)
-        _rows(paper, f"{memory_words.peak_title(memory)}, by category", memory_words.by_category(memory, device.device))
-        _rows(paper, f"{memory_words.peak_title(memory)}, by line", memory_words.peak_rows(memory, device.device))
+        _rows(paper, f"{peak}, by category", memory_words.by_category(memory, device.device))
+        _rows(
+            paper,
+            f"{memory_words.peak_title(memory)}, by line (→ the peak without it)",
+            memory_words.peak_rows(memory, device.device),
+        )
         _rows(paper, "Free but kept, by the line that keeps it", memory_words.kept_rows(memory, device.device))
         _rows(
             paper,

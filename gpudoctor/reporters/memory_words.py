@@ -14,6 +14,9 @@ TITLE = "What holds the memory"
 MOST = 8
 """Lines shown of each kind: the tail has hundreds."""
 
+_LONG, _KEPT = 40, 2
+"""Characters of a path that are shown as they are, and parts that are kept of a longer one."""
+
 _LITTLE = 0.005
 """Share of the reserved memory below which free memory in kept segments is not worth a line."""
 
@@ -95,13 +98,19 @@ def _where(share: MemoryShare) -> str:
     if share.where is None:
         return "no line known"
     function = f" {share.where.function}" if share.where.function else ""
-    return one_line(f"{place(share.where)}{function}")
+    return one_line(f"{_short(place(share.where))}{function}")
+
+
+def _short(path: str) -> str:
+    """The end of a long path: its last folder and the file tell lines apart, and JSON has the whole."""
+    parts = path.split("/")
+    return path if len(path) <= _LONG or len(parts) < _KEPT + 1 else "…/" + "/".join(parts[-_KEPT:])
 
 
 def _without(share: MemoryShare, peak: int) -> str:
     if share.without_bytes is None or share.without_bytes >= peak:
         return ""
-    return f"peak without it {format_bytes(share.without_bytes)}"
+    return f"→ {format_bytes(share.without_bytes)}"
 
 
 def kept_rows(memory: Memory, device: int) -> tuple[Row, ...]:

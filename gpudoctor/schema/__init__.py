@@ -21,7 +21,7 @@ from gpudoctor.schema.declare import Column, Table
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Bumped when a table or column changes its meaning: a Parquet cache of another version is rebuilt."""
 
 _THEMES = (

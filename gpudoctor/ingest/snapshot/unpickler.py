@@ -132,7 +132,9 @@ def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
                 made = sink(filled)
                 if made is not filled:
                     stack[-1] = made
-                    if owner >= 0 and memo[owner] is filled:
+                    if owner < 0 or memo[owner] is not filled:
+                        owner = _last(memo, filled)
+                    if owner >= 0:
                         memo[owner] = made
         elif code == 0x65:  # APPENDS
             mark = marks.pop()
@@ -235,6 +237,11 @@ def _referred(references: bytes, memo: list[Any]) -> list[Any]:
         made.append(memo[int.from_bytes(references[at + 1 : end], "little")])
         at = end
     return made
+
+
+def _last(memo: list[Any], value: Any) -> int:
+    """The place of an object in the memo; -1 where it has none."""
+    return next((place for place in reversed(range(len(memo))) if memo[place] is value), -1)
 
 
 def _put(memo: list[Any], place: int, value: Any) -> None:
