@@ -364,6 +364,34 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentUse:
+    """Segments of a device that look alike.
+
+    Attributes:
+        device: GPU index.
+        bytes: size of each.
+        live_bytes: what tensors hold of each.
+        count: how many look so.
+        fill: a digit for each of equal stretches, from its first byte to its last: tenths of it in use, rounded up.
+    """
+
+    device: int
+    bytes: int
+    live_bytes: int
+    count: int
+    fill: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """Memory in use on a device at a moment of the recorded history, ns from its first entry."""
+
+    device: int
+    time_ns: int
+    allocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class AllocatorReplay:
     """What a model of the caching allocator says of the recorded allocations under other settings: an estimate.
 
@@ -393,6 +421,8 @@ class Memory:
         peak: lines by what they held when most was allocated, largest first.
         kept: lines by the free memory in segments that they keep from being given back, largest first.
         replays: predictions under other allocator settings.
+        segments: what is in use of the segments, the ones with most free memory first.
+        curve: memory in use over the recorded history; each reading is the most since the one before.
         inferred: the categories follow from stacks and lifetimes, not from the run's own objects.
         history: allocations were recorded; without, `peak` is what there was at the end.
     """
@@ -401,6 +431,8 @@ class Memory:
     peak: tuple[MemoryShare, ...] = ()
     kept: tuple[MemoryShare, ...] = ()
     replays: tuple[AllocatorReplay, ...] = ()
+    segments: tuple[SegmentUse, ...] = ()
+    curve: tuple[MemoryReading, ...] = ()
     inferred: bool = True
     history: bool = True
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from gpudoctor.diagnosis import CriticalPath, Diagnosis, Evidence, Finding, Location, Remedy, Severity
 from gpudoctor.reporters import diff, path_words, prose, savings, wording
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
+from gpudoctor.reporters.memory_view import MemoryView, memory_view
 from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
 from gpudoctor.units import format_count, plural
@@ -130,6 +131,8 @@ class Page:
     budget: BudgetBar | None
     budget_note: str
     path: PathView | None
+    memory: MemoryView | None
+    judged_by_steps: bool
     trust: str
     together: path_words.Together | None
     caveats: tuple[Markup, ...]
@@ -168,6 +171,8 @@ def page(diagnosis: Diagnosis) -> Page:
         budget=budget_bar(diagnosis.budget) if diagnosis.budget and diagnosis.budget.shares else None,
         budget_note=wording.budget_note(diagnosis),
         path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
+        memory=memory_view(diagnosis.memory),
+        judged_by_steps=run.source != "snapshot",
         trust=glued(path_words.trust(diagnosis)),
         together=path_words.together(diagnosis),
         caveats=tuple(prose.inline(caveat) for caveat in wording.caveats(diagnosis)),
