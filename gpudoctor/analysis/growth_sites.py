@@ -50,7 +50,13 @@ class GrowthSites:
                 continue
 
     def variable(self, file: str | None, function: str | None, name: str) -> Site | None:
-        """The site of a variable: of a function's (nested functions of it may add as well), or of a module's."""
+        """The site of a variable: of a function's (nested functions of it may add as well), or of a module's.
+
+        Args:
+            file: the file; None for any.
+            function: qualified name of the function that it belongs to; None for a module's.
+            name: the variable.
+        """
         found = []
         for path, source in self._sources.items():
             if file not in (None, path):
@@ -60,7 +66,7 @@ class GrowthSites:
                     inside = source.function(node) or ""
                     if function is None or inside == function or inside.startswith(f"{function}."):
                         found.append((path, source, node))
-        return self._site(found)
+        return self._site(found, function)
 
     def attribute(self, name: str) -> Site | None:
         """The site of an attribute of that name, of whatever object."""
@@ -73,7 +79,7 @@ class GrowthSites:
             ]
         )
 
-    def _site(self, uses: Sequence[tuple[str, Source, ast.expr]]) -> Site | None:
+    def _site(self, uses: Sequence[tuple[str, Source, ast.expr]], home: str | None = None) -> Site | None:
         adding = [(path, source, node) for path, source, node in uses if _adds(source, node)]
         # what builds it up before the loop is not what grows
         steady = [one for one in adding if self._repeats(*one[1:])] or adding
@@ -87,15 +93,14 @@ class GrowthSites:
             source.function(node),
             tuple(sorted(others)),
             any(_takes_out(source, node) for _, source, node in uses),
-            any(_empties(source, node) and self._again(source, node, adding) for _, source, node in uses)
-            or (isinstance(node, ast.Name) and self._called_in_loop(source.function(node))),
+            self._called_in_loop(home) or any(_empties(one, use) and self._again(one, use) for _, one, use in uses),
         )
 
     def _repeats(self, source: Source, node: ast.expr) -> bool:
         function = (source.function(node) or "").rpartition(".")[2]
         return source.loop(node) is not None or (bool(function) and function not in _FIRST)
 
-    def _again(self, source: Source, node: ast.expr, adding: Sequence[tuple[str, Source, ast.expr]]) -> bool:
+    def _again(self, source: Source, node: ast.expr) -> bool:
         """Whether a statement that empties something runs more than once: in a loop, or in a function of its own."""
         function = source.function(node)
         if source.loop(node) is not None:

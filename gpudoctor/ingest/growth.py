@@ -76,7 +76,10 @@ def _site(one: Mapping[str, Any], sites: GrowthSites) -> Site | None:
         return None
     if one["scope"] == "attribute":
         return sites.attribute(one["name"])
-    return sites.variable(one["file"], one["function"], one["name"])
+    function = one["function"]
+    if one["scope"] == "closure":  # the function that has it in a cell is not the one that it belongs to
+        function = function.rpartition(".")[0] or None
+    return sites.variable(one["file"], function, one["name"])
 
 
 def _row(one: Mapping[str, Any], lasting: bool, site: Site | None, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,7 @@ def _row(one: Mapping[str, Any], lasting: bool, site: Site | None, raw: Mapping[
         "bytes_per_step": round(sum(parts.values()) / steps),
         "tensor_bytes_per_step": round(one["tensor_bytes"] / steps),
         "saved_bytes_per_step": round(one["saved_bytes"] / steps),
+        "used_bytes_per_step": round(one["used_bytes"] / steps),
         "tensors_per_step": one["tensors"] / steps,
         "nodes_per_step": one["nodes"] / steps,
         "gpu": one["gpu"],

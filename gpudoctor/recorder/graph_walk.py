@@ -22,10 +22,11 @@ _names: dict[type, tuple[str, ...]] = {}
 
 
 class Memory(NamedTuple):
-    """A tensor's memory: its address, its size and whether it is a GPU's."""
+    """A tensor's memory: its address, its size, how much of it the tensor shows, and whether it is a GPU's."""
 
     address: int
     size_bytes: int
+    used_bytes: int
     gpu: bool
 
 
@@ -130,7 +131,7 @@ def memory_of(tensor: Any) -> Memory | None:
         address, size = int(storage.data_ptr()), int(storage.nbytes())
     except (RuntimeError, NotImplementedError):
         return None
-    return Memory(address, size, bool(tensor.is_cuda)) if size else None
+    return Memory(address, size, tensor.numel() * tensor.element_size(), bool(tensor.is_cuda)) if size else None
 
 
 def last_nodes(tensors: Sequence[Any]) -> list[tuple[Any, Any]]:

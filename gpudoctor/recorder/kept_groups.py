@@ -32,6 +32,7 @@ class Growth:
         made_in: steps of which something is left.
         tensors: tensors with memory of their own.
         tensor_bytes: that memory.
+        used_bytes: what the tensors show of it.
         nodes: nodes of autograd graphs.
         saved_bytes: memory that only these nodes keep: saved tensors.
         late_bytes: what is left of the later half of the steps, `NODE_BYTES` for each node included.
@@ -44,6 +45,7 @@ class Growth:
     made_in: int
     tensors: int
     tensor_bytes: int
+    used_bytes: int
     nodes: int
     saved_bytes: int
     late_bytes: int
@@ -66,7 +68,7 @@ class Group:
     """
 
     since: int = 0
-    _tensors: list[tuple[int, int]] = field(default_factory=list)
+    _tensors: list[tuple[int, Memory]] = field(default_factory=list)
     _nodes: dict[int, int] = field(default_factory=dict)
     _saved: dict[int, int] = field(default_factory=dict)
     _gpu_bytes: int = 0
@@ -74,7 +76,7 @@ class Group:
 
     def add_tensor(self, first: int, memory: Memory) -> None:
         """A tensor with memory of its own, first seen in count number `first`."""
-        self._tensors.append((first, memory.size_bytes))
+        self._tensors.append((first, memory))
         self._sum(memory)
 
     def add_node(self, step: int) -> None:
@@ -104,7 +106,7 @@ class Group:
         if len(steps) < MIN_STEPS:
             return None
         left = dict.fromkeys(steps, 0.0)
-        number, size = self._spread(counted, left)
+        number, size, used = self._spread(counted, left)
         for step in steps:
             left[step] += self._saved.get(step, 0) + NODE_BYTES * self._nodes.get(step, 0)
         values = list(left.values())
@@ -115,16 +117,36 @@ class Group:
             return None
         nodes, saved = (sum(part.get(step, 0) for step in steps) for part in (self._nodes, self._saved))
         gpu = 2 * self._gpu_bytes > self._bytes
-        return Growth(holder, steps[0], steps[-1], made_in, round(number), round(size), nodes, saved, round(late), gpu)
+        return Growth(
+            holder,
+            steps[0],
+            steps[-1],
+            made_in,
+            round(number),
+            round(size),
+            round(used),
+            nodes,
+            saved,
+            round(late),
+            gpu,
+        )
 
-    def _spread(self, counted: Sequence[int], left: dict[int, float]) -> tuple[float, float]:
-        """Adds the tensors' bytes to the steps between the two counts; returns how many and how much in all."""
-        number = total = 0.0
-        for first, size in self._tensors:
+    def _spread(self, counted: Sequence[int], left: dict[int, float]) -> tuple[float, float, float]:
+        """Adds the tensors' bytes to the steps between the two counts.
+
+        Returns:
+            how many there are, their memory, and what they show of it.
+        """
+        number = size = used = 0.0
+        for first, memory in self._tensors:
             inside = range(counted[first - 1] + 1, counted[first] + 1)
+            share = 1 / len(inside)
             for step in inside:
                 if step in left:
-                    left[step] += size / len(inside)
-                    number += 1 / len(inside)
-                    total += size / len(inside)
-        return number, total
+                    left[step] += memory.size_bytes * share
+                    number, size, used = (
+                        number + share,
+                        size + memory.size_bytes * share,
+                        used + memory.used_bytes * share,
+                    )
+        return number, size, used

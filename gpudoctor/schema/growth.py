@@ -29,6 +29,7 @@ TABLES: tuple[Table, ...] = (
         ("to_step", "int", "last step that was looked at"),
         ("bytes_per_step", "int", "memory that stays of a step: tensors, what graphs save, 800 bytes for a node"),
         ("tensor_bytes_per_step", "int", "of it, memory of the held tensors"),
+        ("used_bytes_per_step", "int", "of that, what the held tensors show: a view, or a scalar, can keep much more"),
         ("saved_bytes_per_step", "int", "of it, memory that only graphs keep"),
         ("tensors_per_step", "float", "held tensors with memory of their own that stay of a step"),
         ("nodes_per_step", "float", "autograd nodes that stay of a step"),
