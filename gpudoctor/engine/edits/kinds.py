@@ -108,6 +108,10 @@ KINDS: Mapping[str, Kind] = {
         "makes `total += loss.item()` of a training loop `total += loss.detach().float()`, and reads the total behind "
         "the loop, where nothing in the loop looks at it",
     ),
+    "detach": Kind(
+        "detaches what the one statement on the line adds to a sum (`total += loss`) or a list (`losses.append(loss)`) "
+        "that is a variable of one function, where everything that reads it turns it into numbers",
+    ),
     "no_sync": Kind(
         "puts the micro-batches of the loop around the line, all but the last, under the wrapped model's `no_sync()`",
     ),
