@@ -80,9 +80,9 @@ class GrowthSites:
         )
 
     def _site(self, uses: Sequence[tuple[str, Source, ast.expr]], home: str | None = None) -> Site | None:
-        adding = [(path, source, node) for path, source, node in uses if _adds(source, node)]
-        # what builds it up before the loop is not what grows
-        steady = [one for one in adding if self._repeats(*one[1:])] or adding
+        adding = [one for one in sorted(uses, key=lambda one: (one[0], one[2].lineno)) if _adds(*one[1:])]
+        # what builds it up before the loop is not what grows, nor is what takes out of it
+        steady = [one for one in adding if self._repeats(*one[1:]) and not _takes_out(*one[1:])] or adding
         if not steady:
             return None
         path, source, node = steady[0]

@@ -383,6 +383,8 @@ class Agent:
     def _stop(self) -> None:
         if self.decision.late:
             self.notes.append("stopped while a file was being written: no step's end came without")
+        if self.growth.due_at_end(self.steps - 1) and not self.bursts.running:
+            self.growth.count(self.steps - 1, sys._getframe())
         self.finish(self.decision.reason, stopped=True)
         if self.options.stop == "raise":
             raise SystemExit(0)

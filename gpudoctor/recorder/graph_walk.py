@@ -37,11 +37,11 @@ class Kept:
     Attributes:
         nodes: autograd's number of each node, the newest first.
         saved: what they save, each with the number of the node that does.
-        since: nodes with lower numbers were not looked at.
+        since: nodes with lower numbers were not looked at, as there were too many; 0 when all were.
         old: it leads to old nodes, or to nodes that others led to before.
     """
 
-    since: int
+    since: int = 0
     old: bool = False
     nodes: list[int] = field(default_factory=list)
     saved: list[tuple[int, Memory]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class GraphWalk:
 
     def from_node(self, root: Any) -> Kept:
         """What hangs on a graph's last node and on none before it; the newest nodes where there are too many."""
-        kept = Kept(self._since)
+        kept = Kept()
         waiting: list[tuple[int, int, Any]] = []
         self._push(root, kept, waiting)
         while waiting:

@@ -30,6 +30,7 @@ from gpudoctor.userfiles import UserFiles
 
 FILE = "growth.json"
 OLD_STEPS = 3  # what lives so many steps longer than the one that made it is no leftover of the loop's variables
+LATEST_START = 30  # steps behind which counting begins where no profiler burst could be taken
 FREE_COUNTS = 6  # taken whatever they cost: with fewer nobody could tell growth from filling up
 MAX_SHARE = 0.01  # of the run's time that later counts may take
 MIN_BYTES_PER_STEP = 1024  # below this nobody asks who holds it; the rule's own threshold is higher
@@ -98,11 +99,17 @@ class GrowthWatch:
         if self.failed is not None:
             return False
         last = self._counted[-1] if self._counted else None
-        if last is None or (step - last < OLD_STEPS):
-            return last is None and disturbed
+        if last is None:
+            return disturbed or step - self._first_step >= LATEST_START
+        if step - last < OLD_STEPS:
+            return False
         if len(self._counted) >= FREE_COUNTS and self._spent_ns > MAX_SHARE * watched_ns:
             return False
         return disturbed or step >= last + max(OLD_STEPS, (last - self._first_step) // 2)
+
+    def due_at_end(self, step: int) -> bool:
+        """Whether a last count behind the step at which the run is stopped would tell what still grows."""
+        return self.failed is None and bool(self._counted) and step - self._counted[-1] >= OLD_STEPS
 
     def count(self, step: int, frame: FrameType | None) -> None:
         """Counts the live tensors, and finds what holds those that are kept.
@@ -115,7 +122,8 @@ class GrowthWatch:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._count(step, frame)
+            with torch_private.without_overrides():
+                self._count(step, frame)
         except Exception as error:  # an object of the user's that does not let itself be looked at
             self.failed = repr(error)
         finally:
@@ -203,7 +211,8 @@ class GrowthWatch:
             groups.setdefault(holder, Group()).add_tensor(known.first, known.memory)
         for tensor, graph in graphs:
             group = groups.setdefault(held.get(id(tensor)), Group())
-            group.since = max(group.since, self._step_of(graph.since))
+            if graph.since:
+                group.since = max(group.since, self._step_of(graph.since))
             for number in graph.nodes:
                 group.add_node(self._step_of(number))
             for number, memory in graph.saved:

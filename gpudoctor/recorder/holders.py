@@ -1,8 +1,8 @@
 """Finds what holds an object: a variable of the user's, an attribute, or a container in one of them.
 
 The garbage collector tells which containers refer to an object. Local variables of running functions are in no
-container that it knows; they are read from the frames. Nothing of the user's runs: no property, no `__getattr__`,
-no comparison.
+container that it knows; they are read from the frames. Nothing of the user's runs: no property, no `__getattr__`, no
+comparison, and no `isinstance`, which asks an object for its class.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _around(named: Holder, container: Any | None) -> Holder:
     if container is None:
         return named
     bounded = False
-    if isinstance(container, deque):
+    if issubclass(type(container), deque):
         bounded = container.maxlen is not None
     elif type(container) is list:
         bounded = any(item is None for item in container)
@@ -178,7 +178,7 @@ def _up(level: _Level, found: _Found, globals_of: dict[int, str | None], seen: s
     if len(referrers) > _MAX_REFERRERS:
         return above
     for referrer in referrers:
-        if id(referrer) in seen or isinstance(referrer, FrameType | ModuleType) or _is_ours(referrer):
+        if id(referrer) in seen or type(referrer) in (FrameType, ModuleType) or _is_ours(referrer):
             continue
         inside = [level.places[id(one)] for one in gc.get_referents(referrer) if id(one) in level.places]
         for place in inside:
@@ -205,9 +205,9 @@ def _step(
                 _tell(found, origins, Holder("global", key, file=globals_of[id(referrer)]), container)
             return
         above.add(referrer, origins, key)
-    elif isinstance(referrer, CellType):
+    elif type(referrer) is CellType:
         above.add(referrer, origins)
-    elif isinstance(referrer, FunctionType):
+    elif type(referrer) is FunctionType:
         _closure(referrer, thing, level.keys[place], origins, found)
     elif _is_container(referrer):
         above.add(referrer, origins, id(thing))
@@ -247,7 +247,7 @@ def _attributes(owner: Any) -> dict[str, Any] | None:
 def _slot(owner: Any, thing: Any) -> str | None:
     for kind in type.__getattribute__(type(owner), "__mro__"):
         for name, member in vars(kind).items():
-            if isinstance(member, MemberDescriptorType):
+            if type(member) is MemberDescriptorType:
                 try:
                     if member.__get__(owner) is thing:
                         return str(name)

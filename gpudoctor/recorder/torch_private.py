@@ -82,6 +82,11 @@ def transformed(tensor: Any) -> bool:
     return bool(ask(tensor)) if ask is not None else True
 
 
+def without_overrides() -> Any:
+    """While it is entered, attributes of tensors are read without the script's `__torch_function__`."""
+    return torch._C.DisableTorchFunction()
+
+
 def unseen_alias(tensor: Any) -> Any | None:
     """A tensor on the same memory and version counter, without a graph, made without a trace in any profile.
 
