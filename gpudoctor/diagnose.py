@@ -28,6 +28,7 @@ from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.engine.suppression import unknown_names
 from gpudoctor.memory import memory
 from gpudoctor.profile import Profile
+from gpudoctor.timeline import timeline
 from gpudoctor.units import format_ns, format_share, plural
 from gpudoctor.verdict import compiled, verdict
 
@@ -74,6 +75,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         replay=outcome.replay,
         critical_path=critical_path(profile),
         memory=held,
+        timeline=timeline(profile),
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,

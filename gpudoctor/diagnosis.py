@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -438,6 +438,54 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """One band of the timeline.
+
+    Attributes:
+        name: thread, stream, or what its stretches are.
+        kind: phases, thread, stream or idle.
+        rows: how deep its events are nested.
+    """
+
+    name: str
+    kind: Literal["phases", "thread", "stream", "idle"]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The median profiled step as it ran, packed for the report's page.
+
+    Attributes:
+        step: number of the step.
+        step_ns: its time under the profiler.
+        unit_ns: nanoseconds that one unit of the columns is.
+        lanes: bands, from top to bottom.
+        names: names of events.
+        kinds: what events are (phase, class, owner of idle time).
+        places: the user's lines as `file:line`.
+        events: how many there are.
+        left_out: short events that were left out of a step with too many.
+        columns: base64 of the deflated columns, little-endian, one behind the other: start and length (32 bits, in
+            units), name and place (32 bits, place 0 is none and 1 the first), lane, row and kind (8 bits each). Events
+            are sorted by lane, row and start.
+        memory: memory in use, as (units from the step's begin, bytes).
+    """
+
+    step: int
+    step_ns: int
+    unit_ns: int
+    lanes: tuple[Lane, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    places: tuple[str, ...]
+    events: int
+    columns: str
+    left_out: int = 0
+    memory: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """A graph break on one line of a compiled function.
 
@@ -617,6 +665,7 @@ class Diagnosis:
     `what_if` is null in scripts that compile, and when it was not measured.
     `replay` and `critical_path` are null when no profiled step has a dependency graph.
     `memory` is null without an allocator snapshot.
+    `timeline` is for the page only: it is large, and null in JSON.
     """
 
     run: Run
@@ -628,6 +677,7 @@ class Diagnosis:
     replay: Replay | None = None
     critical_path: CriticalPath | None = None
     memory: Memory | None = None
+    timeline: Timeline | None = None
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()
@@ -670,7 +720,7 @@ class Diagnosis:
 
 def to_json(diagnosis: Diagnosis) -> str:
     """The Diagnosis as indented JSON text (schema 1), ending in a newline."""
-    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(replace(diagnosis, timeline=None)), indent=2).decode() + "\n"
 
 
 def from_json(text: str | bytes, where: str = "diagnosis") -> Diagnosis:

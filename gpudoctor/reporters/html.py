@@ -26,13 +26,15 @@ _JSON_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in (*"<>&\u2028\u2029
 def render(diagnosis: Diagnosis) -> str:
     """The page as text; write it as UTF-8."""
     folder = templates_dir()
+    view = page(diagnosis)
     style, script = _asset(folder / "style.css"), _asset(folder / "app.js")
     return (
         _environment(folder)
         .get_template("report.html")
         .render(
-            page=page(diagnosis),
+            page=view,
             data=_data(diagnosis),
+            timeline=_escaped(view.timeline.data) if view.timeline else None,
             style=Markup(style),
             script=Markup(script),
             policy=_policy(style, script),
@@ -72,5 +74,9 @@ def _hash(text: str) -> str:
 
 def _data(diagnosis: Diagnosis) -> Markup | None:
     r"""The diagnosis for machines; ``<`` is written ``\u003c``, so that no string in it can end the script element."""
-    text = msgspec.json.format(json_format.render(diagnosis), indent=-1).translate(_JSON_ESCAPES)
-    return Markup(text) if len(text.encode()) <= _DATA_LIMIT_BYTES else None
+    text = _escaped(msgspec.json.format(json_format.render(diagnosis), indent=-1))
+    return text if len(text.encode()) <= _DATA_LIMIT_BYTES else None
+
+
+def _escaped(text: str) -> Markup:
+    return Markup(text.translate(_JSON_ESCAPES))

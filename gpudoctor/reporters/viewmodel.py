@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from gpudoctor.reporters import diff, path_words, prose, savings, wording
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
 from gpudoctor.reporters.memory_view import MemoryView, memory_view
 from gpudoctor.reporters.step_chart import StepChart, step_chart
+from gpudoctor.reporters.timeline_view import FROM_JSON, NO_TIMELINE, TimelineView, timeline_view
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
 from gpudoctor.units import format_count, plural
 
@@ -133,6 +135,8 @@ class Page:
     path: PathView | None
     memory: MemoryView | None
     judged_by_steps: bool
+    timeline: TimelineView | None
+    no_timeline: str
     trust: str
     together: path_words.Together | None
     caveats: tuple[Markup, ...]
@@ -159,6 +163,7 @@ def page(diagnosis: Diagnosis) -> Page:
     anchors = _Anchors()
     views = [_finding(diagnosis, finding, anchors, index < OPEN) for index, finding in enumerate(diagnosis.roots)]
     accepted = [f for f in diagnosis.findings if f.accepted is not None]
+    accepted_views = [_finding(diagnosis, finding, anchors, False) for finding in accepted]
     verdict = wording.verdict(diagnosis)
     return Page(
         title=f"{one_line(run.script)} · gpudoctor",
@@ -173,6 +178,8 @@ def page(diagnosis: Diagnosis) -> Page:
         path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
         memory=memory_view(diagnosis.memory),
         judged_by_steps=run.source != "snapshot",
+        timeline=timeline_view(diagnosis.timeline, _by_place([*views, *accepted_views]), _observed(diagnosis)),
+        no_timeline=_no_timeline(diagnosis),
         trust=glued(path_words.trust(diagnosis)),
         together=path_words.together(diagnosis),
         caveats=tuple(prose.inline(caveat) for caveat in wording.caveats(diagnosis)),
@@ -183,7 +190,7 @@ def page(diagnosis: Diagnosis) -> Page:
         nothing_found=wording.nothing_found(diagnosis),
         steps=step_chart(diagnosis.step_times, run.step_ns, run.steps),
         step_source=one_line(run.step_source or ""),
-        accepted=tuple(_finding(diagnosis, finding, anchors, False) for finding in accepted),
+        accepted=tuple(accepted_views),
         unjudged=tuple(
             UnjudgedView(
                 tuple((one_line(rule.rule), one_line(rule.name)) for rule in group.rules),
@@ -199,6 +206,24 @@ def page(diagnosis: Diagnosis) -> Page:
         environment=tuple((one_line(key), one_line(value)) for key, value in run.environment.items()),
         version=one_line(diagnosis.gpudoctor),
     )
+
+
+def _by_place(views: Sequence[FindingView]) -> dict[str, list[tuple[str, str]]]:
+    """Anchor and rule of the findings by their place."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for view in views:
+        if view.where is not None:
+            found.setdefault(view.where.path, []).append((view.anchor, f"{view.rule} {view.name}"))
+    return found
+
+
+def _observed(diagnosis: Diagnosis) -> str:
+    return "as recorded" if diagnosis.run.source != "run" else "under the profiler"
+
+
+def _no_timeline(diagnosis: Diagnosis) -> str:
+    """Why there is no timeline."""
+    return NO_TIMELINE if diagnosis.budget is None else FROM_JSON
 
 
 def _path(path: CriticalPath) -> PathView:
