@@ -29,6 +29,7 @@ from gpudoctor.engine.suppression import unknown_names
 from gpudoctor.memory import memory
 from gpudoctor.profile import Profile
 from gpudoctor.timeline import timeline
+from gpudoctor.top_work import generated, work
 from gpudoctor.units import format_ns, format_share, plural
 from gpudoctor.verdict import compiled, verdict
 
@@ -76,6 +77,8 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         critical_path=critical_path(profile),
         memory=held,
         timeline=timeline(profile),
+        work=work(profile),
+        generated=generated(profile),
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,

@@ -438,6 +438,50 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What takes most of the profiled steps: kernels of one name, or on a CPU operators of one name.
+
+    Attributes:
+        name: kernel or operator.
+        kind: its class: gemm, convolution, pointwise, copy, …
+        per_step: calls a step.
+        ns_per_step: its time a step under the profiler; of operators without what they call.
+        share: the same as a share of all such time.
+        where: the user's line that has most of it; null when none is known.
+    """
+
+    name: str
+    kind: str | None
+    per_step: float
+    ns_per_step: int
+    share: float
+    where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedKernel:
+    """A kernel that Inductor made, beside the lines it was made of.
+
+    Attributes:
+        name: its name in the generated code.
+        kind: cpp, triton or what else Inductor calls it.
+        direction: forward or backward.
+        ops: operators that it fuses.
+        lines: the user's lines, as `file:line`.
+        bytes: what it loads and stores; null where sizes are not known.
+        ns_per_call: time of a call; null where it was not measured.
+    """
+
+    name: str
+    kind: str | None
+    direction: str | None
+    ops: str | None
+    lines: tuple[str, ...] = ()
+    bytes: int | None = None
+    ns_per_call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """One band of the timeline.
 
@@ -678,6 +722,8 @@ class Diagnosis:
     critical_path: CriticalPath | None = None
     memory: Memory | None = None
     timeline: Timeline | None = None
+    work: tuple[Work, ...] = ()
+    generated: tuple[GeneratedKernel, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()

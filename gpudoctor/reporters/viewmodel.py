@@ -14,12 +14,14 @@ from datetime import datetime
 from markupsafe import Markup
 
 from gpudoctor.diagnosis import CriticalPath, Diagnosis, Evidence, Finding, Location, Remedy, Severity
-from gpudoctor.reporters import diff, path_words, prose, savings, wording
+from gpudoctor.reporters import diff, path_words, prose, savings, wording, work_view
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
+from gpudoctor.reporters.compile_view import CompileView, compile_view
 from gpudoctor.reporters.memory_view import MemoryView, memory_view
 from gpudoctor.reporters.step_chart import StepChart, step_chart
 from gpudoctor.reporters.timeline_view import FROM_JSON, NO_TIMELINE, TimelineView, timeline_view
 from gpudoctor.reporters.wording import code_line, code_word, glued, one_line, place
+from gpudoctor.reporters.work_view import WorkRow
 from gpudoctor.units import format_count, plural
 
 OPEN = 3
@@ -135,6 +137,10 @@ class Page:
     path: PathView | None
     memory: MemoryView | None
     judged_by_steps: bool
+    compilation: CompileView | None
+    work: tuple[WorkRow, ...]
+    work_title: str
+    work_source: str
     timeline: TimelineView | None
     no_timeline: str
     trust: str
@@ -178,6 +184,10 @@ def page(diagnosis: Diagnosis) -> Page:
         path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
         memory=memory_view(diagnosis.memory),
         judged_by_steps=run.source != "snapshot",
+        compilation=compile_view(diagnosis.compilation, diagnosis.generated),
+        work=work_view.rows(diagnosis),
+        work_title=work_view.title(diagnosis),
+        work_source=work_view.source(diagnosis),
         timeline=timeline_view(diagnosis.timeline, _by_place([*views, *accepted_views]), _observed(diagnosis)),
         no_timeline=_no_timeline(diagnosis),
         trust=glued(path_words.trust(diagnosis)),
