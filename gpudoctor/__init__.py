@@ -16,6 +16,13 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "analyze", "check", "load", "record", "step"]
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext gpudoctor` in a notebook: adds the cell magic `%%gpudoctor`."""
+    from gpudoctor import magic
+
+    magic.register(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name in {"analyze", "check", "load", "record"}:
         from gpudoctor import api

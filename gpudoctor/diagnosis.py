@@ -764,6 +764,16 @@ class Diagnosis:
         return notebook.render(self)
 
 
+def without_source(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis without the user's source: no excerpts, and no diffs, which quote it. Lines keep their numbers."""
+    return replace(diagnosis, findings=tuple(map(_bare, diagnosis.findings)))
+
+
+def _bare(finding: Finding) -> Finding:
+    remedy = finding.remedy and replace(finding.remedy, diff=None, change=None)
+    return replace(finding, excerpt=(), remedy=remedy)
+
+
 def to_json(diagnosis: Diagnosis) -> str:
     """The Diagnosis as indented JSON text (schema 1), ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(replace(diagnosis, timeline=None)), indent=2).decode() + "\n"

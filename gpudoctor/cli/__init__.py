@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check, env, fix, query
+from gpudoctor.cli import analyze, check, env, fix, query, report
 from gpudoctor.cli import open as open_command
 from gpudoctor.cli.explain import explain
 from gpudoctor.cli.output import discard, open_closed_streams, say
@@ -32,6 +32,7 @@ app.command("analyze", short_help="Diagnose a recording or a trace again.", help
 app.command("fix", short_help="Show the certain fixes as a diff, or apply them.", help=fix.HELP)(fix.fix)
 app.command("query", short_help="Ask a recording or a trace with SQL.", help=query.HELP)(query.query)
 app.command("open", short_help="Open a report, or a trace in Perfetto.", help=open_command.HELP)(open_command.open_path)
+app.command("report", short_help="Write the HTML report of what was recorded.", help=report.HELP)(report.report)
 app.command("explain", short_help="Explain rules: cause, cost and fix.")(explain)
 app.command("env", short_help="Show versions, GPUs and what can be measured.", help=env.HELP)(env.env)
 app.add_typer(rules_app, name="rules")

@@ -55,6 +55,11 @@ print([(f.rule, str(f.where)) for f in session.diagnosis.findings])""",
 with gpudoctor.record() as session:
     for i in range(12): step()
 print(session.diagnosis.run.steps)""",
+    "magic": """%load_ext gpudoctor""",
+    "magic cell": """%%gpudoctor seen
+for i in range(20):
+    step()""",
+    "magic facts": """print(seen.diagnosis.run.steps, [str(f.where) for f in seen.diagnosis.findings])""",
 }
 
 
@@ -108,6 +113,12 @@ def test_an_exception_passes_through_and_the_next_block_works(outputs: dict[str,
     (error,) = errors(outputs["fails"])
     assert error["ename"] == "KeyError"
     assert printed(outputs["after it"]) == ["16 the block ended", "12"]
+
+
+def test_the_cell_magic_observes_the_loop_of_its_cell(outputs: dict[str, list[Any]]) -> None:
+    (shown,) = [one["data"]["text/html"] for one in outputs["magic cell"] if one["output_type"] == "execute_result"]
+    assert "A step takes" in shown
+    assert printed(outputs["magic facts"]) == ["20 ['cell 2 line 5']"]
 
 
 def test_nothing_is_printed_beside(outputs: dict[str, list[Any]]) -> None:
