@@ -68,7 +68,13 @@ def rows(raw: Mapping[str, Any], sources: Mapping[str, str]) -> list[dict[str, A
     for number, count in enumerate(raw["counts"]):
         for one in count["found"]:
             found[tuple(one.get(name) for name in _KEY)] = one, number == last
-    return [_row(one, lasting, _site(one, sites), raw) for one, lasting in found.values()]
+    rows = [(one, lasting, _site(one, sites)) for one, lasting in found.values()]
+    return [_row(one, lasting, site, raw) for one, lasting, site in rows if site or not _only_longer(one)]
+
+
+def _only_longer(one: Mapping[str, Any]) -> bool:
+    """Whether a name was bound to a longer tensor each time: batches that get longer are no growth, nothing adds up."""
+    return not one["tensors"] and not one["nodes"]
 
 
 def _site(one: Mapping[str, Any], sites: GrowthSites) -> Site | None:

@@ -11,6 +11,7 @@ where the step is disturbed anyway, and the later ones take at most a hundredth 
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import weakref
 from array import array
@@ -25,7 +26,7 @@ import torch
 
 from gpudoctor.recorder import free_memory, holders, torch_private
 from gpudoctor.recorder.graph_walk import GraphWalk, Kept, Memory, last_nodes, memory_of
-from gpudoctor.recorder.kept_groups import Group, Growth
+from gpudoctor.recorder.kept_groups import Group, Growth, Lengths
 from gpudoctor.userfiles import UserFiles
 
 FILE = "growth.json"
@@ -33,6 +34,7 @@ OLD_STEPS = 3  # what lives so many steps longer than the one that made it is no
 LATEST_START = 30  # steps behind which counting begins where no profiler burst could be taken
 FREE_COUNTS = 6  # taken whatever they cost: with fewer nobody could tell growth from filling up
 MAX_SHARE = 0.01  # of the run's time that later counts may take
+MAX_LARGEST = 6  # tensors of the last step whose names are looked for when all together take more and more
 MIN_BYTES_PER_STEP = 1024  # below this nobody asks who holds it; the rule's own threshold is higher
 _RSS_EVERY_NS = 5_000_000  # a reading takes 10 µs
 
@@ -70,6 +72,8 @@ class GrowthWatch:
         self._known: dict[int, _Known] = {}
         self._counted: list[int] = []
         self._found: list[tuple[int, list[Growth]]] = []
+        self._totals: list[int] = []
+        self._lengths = Lengths()
         self._numbers, self._first_step = array("Q"), step
 
     def step_ended(self, step: int, now: int) -> None:
@@ -137,7 +141,11 @@ class GrowthWatch:
         tensors = [t for t in gc.get_objects() if type(t) is torch.Tensor or type(t) is torch.nn.Parameter]
         self._counted.append(step)
         self._recognise(tensors)
-        found = self._kept(tensors, step - OLD_STEPS, frame) if len(self._counted) > 2 else []
+        self._totals.append(
+            sum({one.memory.address: one.memory.size_bytes for one in self._known.values() if one.memory}.values())
+        )
+        longer = self._longer(tensors, step, frame)
+        found = longer + (self._kept(tensors, step - OLD_STEPS, frame) if len(self._counted) > 2 else [])
         self._found.append((step, found))
 
     def _recognise(self, tensors: Sequence[Any]) -> None:
@@ -148,6 +156,24 @@ class GrowthWatch:
                 memory = None if torch_private.transformed(tensor) else memory_of(tensor)
                 known = _Known(weakref.ref(tensor), number, memory)
             self._known[id(tensor)] = known
+
+    def _longer(self, tensors: Sequence[Any], step: int, frame: FrameType | None) -> list[Growth]:
+        """Tensors that are made anew in each step with more in them, where all tensors together take more and more."""
+        pairs = list(zip(itertools.pairwise(self._counted), itertools.pairwise(self._totals), strict=True))[-2:]
+        grown = [b - a >= MIN_BYTES_PER_STEP * (later - sooner) for (sooner, later), (a, b) in pairs]
+        if len(grown) < 2 or not all(grown):
+            return []
+        now = len(self._counted) - 1
+        fresh = [
+            (known.memory.size_bytes, t) for t in tensors if (known := self._known[id(t)]).first == now and known.memory
+        ]
+        largest = [tensor for _, tensor in sorted(fresh, key=lambda one: -one[0])[:MAX_LARGEST]]
+        held = holders.Search(frame, self._files, [tensors, fresh, *fresh]).of_all(largest)
+        for tensor in largest:
+            holder, memory = held.get(id(tensor)), self._known[id(tensor)].memory
+            if holder is not None and holder.container is None and memory is not None:
+                self._lengths.add(holder, step, memory)
+        return self._lengths.growing(step)
 
     def _kept(self, tensors: list[Any], latest: int, frame: FrameType | None) -> list[Growth]:
         """What has been kept of the steps between the first count and step number `latest`, by holder."""

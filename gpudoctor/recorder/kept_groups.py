@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ MIN_STEPS = 4  # of which something is left: fewer may be chance, or something t
 LEAST_SHARE = 0.5
 """What one half of the steps leaves, of what the other does: after a cache that fills up or lazy state the later half
 leaves less, with a window that moves on or a list that was emptied the earlier one."""
+
+MIN_LENGTHS = 2  # times that a tensor of one name was longer than the time before
 
 NODE_BYTES = 800
 """Host memory of a node that has saved nothing, or what it saved was freed.
@@ -150,3 +153,30 @@ class Group:
                         used + memory.used_bytes * share,
                     )
         return number, size, used
+
+
+class Lengths:
+    """Sizes of tensors that a name is bound to anew in each step: `seen = torch.cat([seen, x])`."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[Holder, list[tuple[int, Memory]]] = {}
+
+    def add(self, holder: Holder, step: int, memory: Memory) -> None:
+        """What a name was bound to behind a step."""
+        self._sizes.setdefault(holder, []).append((step, memory))
+
+    def growing(self, step: int) -> list[Growth]:
+        """Names that were bound to more each time, up to a step, about as much for each step."""
+        found = []
+        for holder, sizes in self._sizes.items():
+            pace = [
+                (there.size_bytes - here.size_bytes) / (later - sooner)
+                for (sooner, here), (later, there) in itertools.pairwise(sizes)
+            ]
+            if len(pace) < MIN_LENGTHS or sizes[-1][0] != step or min(pace) < LEAST_SHARE * max(pace) or min(pace) <= 0:
+                continue
+            (first, least), (last, most) = sizes[0], sizes[-1]
+            more = most.size_bytes - least.size_bytes
+            late = most.size_bytes - sizes[len(sizes) // 2][1].size_bytes
+            found.append(Growth(holder, first + 1, last, last - first, 0, more, more, 0, 0, late, most.gpu))
+        return found

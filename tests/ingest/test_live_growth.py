@@ -43,6 +43,13 @@ def test_without_a_name_there_is_no_line() -> None:
     assert (row["holder"], row["line"], row["emptied"]) == (None, None, False)
 
 
+def test_batches_that_get_longer_are_none_where_nothing_is_added_up() -> None:
+    longer = FOUND | {"tensors": 0, "nodes": 0, "node_bytes": 0, "saved_bytes": 0, "container": None}
+    assert growth.rows(counts([], [], [longer | {"name": "x"}]), SOURCES) == []
+    (row,) = growth.rows(counts([], [], [longer]), {"train.py": "for x in y:\n    kept = torch.cat([kept, x])\n"})
+    assert (row["line"], row["kind"], row["bytes_per_step"]) == (2, "tensors", 4000)
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [

@@ -140,6 +140,21 @@ def test_a_view_keeps_all_that_it_is_a_view_of(loop: Loop) -> None:
     assert (row["tensor_bytes"], row["used_bytes"]) == (row["tensors"] * BATCH_BYTES, row["tensors"] * 4)
 
 
+def test_a_tensor_that_is_made_longer_in_each_step(loop: Loop) -> None:
+    def script() -> None:
+        seen = torch.zeros(0, 64)
+        for number in range(COUNTED[-1] + 1):
+            seen = torch.cat([seen, batch()])
+            loop.watch.step_ended(number, number)
+            if number in COUNTED:
+                loop.watch.count(number, sys._getframe())
+
+    script()
+    (row,) = loop.found()
+    assert (row["name"], row["container"], row["tensors"]) == ("seen", None, 0)
+    assert row["tensor_bytes"] == (row["to_step"] - row["from_step"] + 1) * BATCH_BYTES
+
+
 def test_a_deque_with_a_length_and_a_list_with_free_places_are_bounded(loop: Loop) -> None:
     from collections import deque
 
