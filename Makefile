@@ -40,9 +40,10 @@ format: $(VENV)/.dev ## format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.dev ## regenerate docs/rules.md and docs/diagnosis.schema.json
+docs: $(VENV)/.dev ## regenerate docs/rules.md, docs/diagnosis.schema.json and docs/gallery
 	@$(BIN)/gpudoctor rules docs
 	@$(BIN)/python scripts/diagnosis_schema.py
+	@$(BIN)/python scripts/gallery.py
 
 screenshot: $(VENV)/.dev browser ## docs/report.png from a fresh report on a sample
 	@report=$$($(BIN)/gpudoctor check $(DEMO) | tail -n 1) && $(BIN)/python scripts/screenshot.py "$$report" docs/report.png

@@ -37,8 +37,11 @@ def write(paper: Paper, memory: Memory | None) -> None:
         _rows(
             paper,
             "Reserved at most, under other allocator settings (model, estimated)",
-            memory_words.replay_rows(memory.replays, device.device),
+            memory_words.replay_rows(memory.replays, device),
         )
+
+        if note := memory_words.replay_note(memory.replays, device):
+            paper.line(Text(note, "dim"), indent=2)
 
 
 def _rows(paper: Paper, title: str, rows: Sequence[Row]) -> None:

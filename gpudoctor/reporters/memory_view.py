@@ -68,6 +68,7 @@ class DeviceView:
     peak: tuple[Row, ...]
     kept: tuple[Row, ...]
     replays: tuple[Row, ...]
+    replay_note: str
     boxes: tuple[Box, ...]
     boxes_left: str
     curve: Curve | None
@@ -104,7 +105,8 @@ def _device(memory: Memory, device: DeviceMemory) -> DeviceView:
         parts=_parts(memory_words.by_category(memory, number)),
         peak=memory_words.peak_rows(memory, number),
         kept=memory_words.kept_rows(memory, number),
-        replays=memory_words.replay_rows(memory.replays, number),
+        replays=memory_words.replay_rows(memory.replays, device),
+        replay_note=memory_words.replay_note(memory.replays, device),
         boxes=tuple(_box(segment, largest) for segment in segments) if shown else (),
         boxes_left=left,
         curve=_curve(memory, number),

@@ -17,6 +17,9 @@ MOST = 8
 _LONG, _KEPT = 40, 2
 """Characters of a path that are shown as they are, and parts that are kept of a longer one."""
 
+_OFF = 0.1
+"""Share by which the replayed history may miss the reserved memory: fragments from before it are not replayed."""
+
 _LITTLE = 0.005
 """Share of the reserved memory below which free memory in kept segments is not worth a line."""
 
@@ -129,13 +132,30 @@ def kept_rows(memory: Memory, device: int) -> tuple[Row, ...]:
     )
 
 
-def replay_rows(replays: Sequence[AllocatorReplay], device: int) -> tuple[Row, ...]:
+def replay_rows(replays: Sequence[AllocatorReplay], device: DeviceMemory) -> tuple[Row, ...]:
     """What other settings would reserve, beside the recorded ones."""
-    mine = [replay for replay in replays if replay.device == device]
+    mine = [replay for replay in replays if replay.device == device.device]
     recorded = next((replay for replay in mine if not replay.setting), None)
-    if recorded is None or len(mine) < 2:
+    if recorded is None or len(mine) < 2 or not explains(recorded, device):
         return ()
     return tuple(_replayed(replay, recorded) for replay in mine)
+
+
+def explains(recorded: AllocatorReplay, device: DeviceMemory) -> bool:
+    """Whether the history gives what is reserved; where not, what came before it matters, and nothing is said."""
+    return abs(recorded.peak_reserved_bytes - device.reserved_bytes) <= _OFF * device.reserved_bytes
+
+
+def replay_note(replays: Sequence[AllocatorReplay], device: DeviceMemory) -> str:
+    """Why other settings are not shown; empty where they are."""
+    recorded = next((one for one in replays if one.device == device.device and not one.setting), None)
+    if recorded is None or explains(recorded, device):
+        return ""
+    given, held = format_bytes(recorded.peak_reserved_bytes), format_bytes(device.reserved_bytes)
+    return (
+        f"Other allocator settings are not compared: the recorded history gives {given} of the {held} that are "
+        "reserved, so what came before it matters."
+    )
 
 
 def _replayed(replay: AllocatorReplay, recorded: AllocatorReplay) -> Row:

@@ -16,6 +16,7 @@ from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.errors import InputError
 from gpudoctor.ingest import open_path
 from gpudoctor.reporters import render
+from tests.memory.gallery import full_device
 from tests.memory.snapshots import (
     BACKWARD,
     BASE,
@@ -201,3 +202,27 @@ def test_numbers_that_are_none_do_not_pass_as_numbers(tmp_path: Path) -> None:
     entry: dict[str, Any] = {"action": "alloc", "addr": 1, "size": None, "stream": 0, "time_us": 1}
     with pytest.raises(InputError, match="entry 0"):
         open_path(write(tmp_path / "s.pickle", snapshot([], [entry])))
+
+
+def test_a_failed_request_is_tried_again_under_other_settings(tmp_path: Path) -> None:
+    made = judged(full_device(tmp_path / "full.pickle"))
+    assert made.memory is not None
+    recorded, expandable = made.memory.replays[:2]
+    assert (recorded.setting, recorded.ooms, expandable.setting, expandable.ooms) == (
+        "",
+        1,
+        "expandable_segments:True",
+        0,
+    )
+    assert recorded.peak_reserved_bytes == pytest.approx(made.memory.devices[0].reserved_bytes, rel=0.01)
+    first = made.findings[0]
+    assert first.rule == "GD501" and first.saving is not None and first.saving.memory_bytes
+    assert first.saving.memory_bytes == recorded.peak_reserved_bytes - expandable.peak_reserved_bytes
+    assert "none fails" in first.message
+
+
+def test_settings_are_not_compared_where_the_history_does_not_give_what_is_reserved(tmp_path: Path) -> None:
+    made = judged(failed_request(tmp_path, 100 * MIB, 3 * MIB))
+    text = render("full", made)
+    assert "Other allocator settings are not compared" in text and "expandable_segments:True  " not in text
+    assert made.findings[0].saving is None

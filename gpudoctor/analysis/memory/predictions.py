@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,18 +34,23 @@ def candidates(now: AllocatorSettings) -> dict[str, AllocatorSettings]:
 
 
 def predictions(
-    allocations: Allocations, device: int, settings: Mapping[str, Any], capacity_bytes: int | None = None
+    allocations: Allocations,
+    device: int,
+    settings: Mapping[str, Any],
+    capacity_bytes: int | None = None,
+    failed: Sequence[tuple[int, int]] = (),
 ) -> list[dict[str, Any]]:
     """Rows of `allocator_replays` for a device; none where the history is too long to be replayed.
 
     What was alive before the recording is placed first, in the order of its addresses: how it came there is not known.
-    The recorded settings are replayed in the same way, so that the rows compare.
+    The recorded settings are replayed in the same way, so that the rows compare. Requests that failed, as entry and
+    bytes, are made again.
     """
     if not len(allocations) or len(allocations) > MOST_ALLOCATIONS:
         return []
     made = []
     for text, tried in candidates(recorded(settings)).items():
-        outcome = replay(from_empty(allocations, device), tried, capacity_bytes=capacity_bytes)
+        outcome = replay(from_empty(allocations, device, failed), tried, capacity_bytes=capacity_bytes)
         made.append({"device": device, "setting": text, **_row(outcome, capacity_bytes is not None)})
     return made
 

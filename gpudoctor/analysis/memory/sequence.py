@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,8 +11,15 @@ from gpudoctor.analysis.memory.lifetimes import NEVER, Allocations
 from gpudoctor.analysis.memory.state import Segments
 
 
-def events(allocations: Allocations, device: int) -> Iterator[Event]:
-    """The allocations and releases of a device in the order of the trace; keys are rows of `allocations`."""
+def events(allocations: Allocations, device: int, failed: Sequence[tuple[int, int]] = ()) -> Iterator[Event]:
+    """The allocations and releases of a device in the order of the trace; keys are rows of `allocations`.
+
+    Args:
+        allocations: of all devices.
+        device: GPU index.
+        failed: entry and bytes of requests that failed: they are made and given back at once.
+    """
+    left = sorted(failed, reverse=True)
     mine = allocations.device == device
     begun = np.flatnonzero(mine & (allocations.born != NEVER))
     ended = np.flatnonzero(mine & (allocations.died != NEVER))
@@ -21,21 +28,30 @@ def events(allocations: Allocations, device: int) -> Iterator[Event]:
     kinds = np.concatenate([np.ones(len(begun), bool), np.zeros(len(ended), bool)])
     order = np.argsort(entries, kind="stable")
     sizes = np.where(allocations.requested < 0, allocations.bytes, allocations.requested)
-    for row, fresh in zip(rows[order].tolist(), kinds[order].tolist(), strict=True):
+    for entry, row, fresh in zip(entries[order].tolist(), rows[order].tolist(), kinds[order].tolist(), strict=True):
+        while left and left[-1][0] < entry:
+            yield from _once(*left.pop())
         if fresh:
             yield Event("alloc", row, int(sizes[row]), int(allocations.stream[row]))
         else:
             yield Event("free", row)
+    for request in reversed(left):
+        yield from _once(*request)
 
 
-def from_empty(allocations: Allocations, device: int) -> Iterator[Event]:
+def _once(entry: int, size: int) -> Iterator[Event]:
+    yield Event("alloc", -entry - 1, size)
+    yield Event("free", -entry - 1)
+
+
+def from_empty(allocations: Allocations, device: int, failed: Sequence[tuple[int, int]] = ()) -> Iterator[Event]:
     """The same, with what was alive before allocated first, in the order of its addresses."""
     old = np.flatnonzero((allocations.device == device) & (allocations.born == NEVER))
     for row in old[np.argsort(allocations.address[old], kind="stable")].tolist():
         requested = int(allocations.requested[row])
         size = requested if requested >= 0 else int(allocations.bytes[row])
         yield Event("alloc", row, size, int(allocations.stream[row]))
-    yield from events(allocations, device)
+    yield from events(allocations, device, failed)
 
 
 def beginning(allocations: Allocations, segments: Segments, device: int) -> list[StartSegment]:

@@ -92,8 +92,26 @@ def tables(read: Reading, capacity: Mapping[int, int] | None = None) -> dict[str
 
 def _replays(read: Reading, capacity: Mapping[int, int]) -> list[dict[str, Any]]:
     settings = read.contents.settings
-    made = [predictions(read.allocations, device, settings, capacity.get(device)) for device in devices(read)]
+    made = [
+        predictions(read.allocations, device, settings, _room(read, device, capacity), _failed(read, device))
+        for device in devices(read)
+    ]
     return [row for rows in made for row in rows]
+
+
+def _failed(read: Reading, device: int) -> list[tuple[int, int]]:
+    """Entry and bytes of the requests of a device that failed."""
+    trace = read.contents.trace
+    rows = np.flatnonzero((trace.device == device) & (trace.action == _OOM))
+    return list(zip(rows.tolist(), trace.bytes[rows].tolist(), strict=True))
+
+
+def _room(read: Reading, device: int, capacity: Mapping[int, int]) -> int | None:
+    """What there is at most: at a failed request what it held and the driver had left; else the device."""
+    failed = _oom(read, device)
+    if failed["oom_device_free_bytes"] is not None:
+        return int(failed["oom_reserved_bytes"]) + int(failed["oom_device_free_bytes"])
+    return capacity.get(device)
 
 
 def has_history(read: Reading) -> bool:
