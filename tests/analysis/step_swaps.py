@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpudoctor.analysis.simulate import replay
+from gpudoctor.analysis.simulate.edges import FEED, HAND, LAUNCH, PROGRAM, RUN
 from gpudoctor.analysis.simulate.events import NONE
-from gpudoctor.analysis.simulate.graph import FEED, HAND, LAUNCH, PROGRAM, RUN, Graph
+from gpudoctor.analysis.simulate.graph import Graph
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START, STEP_END, STEP_START
 
 

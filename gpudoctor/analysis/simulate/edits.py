@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpudoctor.analysis.simulate.events import NONE, Bools, Floats, Ints
-from gpudoctor.analysis.simulate.graph import (
+from gpudoctor.analysis.simulate.edges import (
     AHEAD,
     CROSS,
     ENGINE,
@@ -21,8 +20,9 @@ from gpudoctor.analysis.simulate.graph import (
     SIDE,
     STREAM,
     WAIT,
-    Graph,
 )
+from gpudoctor.analysis.simulate.events import NONE, Bools, Floats, Ints
+from gpudoctor.analysis.simulate.graph import Graph
 
 _ALL = 0.999
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpudoctor.analysis.simulate.edges import HAND, PROGRAM
 from gpudoctor.analysis.simulate.edits import Edit, weights
 from gpudoctor.analysis.simulate.events import Bools, Events, Floats, Ints, read
-from gpudoctor.analysis.simulate.graph import HAND, PROGRAM, Graph, build
+from gpudoctor.analysis.simulate.graph import Graph, build
 from gpudoctor.analysis.simulate.path import opaque_share
 from gpudoctor.analysis.simulate.points import STEP_END
 from gpudoctor.analysis.simulate.replay import Player, ends, step_times

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from gpudoctor.analysis.simulate.edges import PROGRAM, RUN
 from gpudoctor.analysis.simulate.events import Floats, Ints
-from gpudoctor.analysis.simulate.graph import PROGRAM, RUN, Graph
+from gpudoctor.analysis.simulate.graph import Graph
 from gpudoctor.analysis.simulate.points import STEP_END, STEP_START
 
 

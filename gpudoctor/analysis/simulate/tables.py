@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpudoctor import profile as schema
-from gpudoctor.analysis.simulate import graph as g
+from gpudoctor.analysis.simulate import edges as g
 from gpudoctor.analysis.simulate.events import LOADER, NONE, Ints
 from gpudoctor.analysis.simulate.path import edges_to, last_nodes, opaque_of_steps
 from gpudoctor.analysis.simulate.points import CALL_END, CALL_START
