@@ -51,7 +51,7 @@ def analyze(
     if not paths:
         if memory is None:
             raise UsageError("nothing to analyze: name a recording, traces, compile logs, or --memory SNAPSHOT.pickle")
-        return _one(memory, config, output_format, output)
+        return _one(memory, config, output_format, output, memory)
     inputs = find(paths)
     if len(inputs) == 1:
         return _one(inputs[0].path, config, output_format, output, memory)
@@ -65,12 +65,12 @@ def _one(path: Path, config: Config, shape: OutputFormat, report: Path | None, m
     from gpudoctor.diagnose import diagnose
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.ingest import open_path
-    from gpudoctor.ingest.snapshot.load import beside
+    from gpudoctor.ingest.snapshot.load import beside, load
     from gpudoctor.recording import is_recording
 
     rules = load_rules(config.rule_dirs)
-    profile = open_path(path)
-    diagnosis = diagnose(profile if memory is None else beside(profile, memory), rules, config)
+    profile = load(path) if path is memory else open_path(path)  # what --memory names alone is a snapshot or nothing
+    diagnosis = diagnose(profile if memory is None or memory is path else beside(profile, memory), rules, config)
     if report is None and is_recording(path):
         report = path.resolve() / "report.html"
     publish(diagnosis, shape, report)
