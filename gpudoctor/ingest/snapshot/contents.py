@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ _AWAITING = "active_awaiting_free"  # what torch's documentation calls the secon
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _STATE_CODES = {name: code for code, name in enumerate(STATES)} | {_AWAITING: 1}
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_LIMIT, _REQUEST_LIMIT = 1 << 44, 1 << 63
+"""Bytes that no GPU has, so that sums stay in 64 bits; a request that failed may have been for more."""
+_LATEST = 1 << 52  # microseconds: the year 2112
+_DEVICES, _LONG_KEY = 1 << 15, 12
 HOW = "write it with `torch.cuda.memory._dump_snapshot(path)`"
 
 Frame = tuple[str, int, str]
@@ -114,7 +119,7 @@ def is_snapshot(path: Path) -> bool:
         try:
             with gzip.open(path) as inner:
                 head = inner.read(2)
-        except (OSError, EOFError):
+        except (OSError, EOFError, zlib.error):
             return False
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
@@ -129,7 +134,7 @@ def read(path: Path) -> Contents:
         data = path.read_bytes()
         if data[:2] == _GZIP:
             data = gzip.decompress(data)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if data[:4] == _ZIP:
         raise InputError(f"{path}: a zip archive, as torch.save writes; a memory snapshot is a plain pickle: {HOW}")
@@ -180,21 +185,22 @@ class _Collector:
         return filled
 
     def _entry(self, filled: Mapping[str, Any]) -> _Entry:
-        code = _CODES.get(filled["action"], -1)
+        action = filled["action"]
+        code = _CODES.get(action, -1) if isinstance(action, str) else -1
         if code < 0:
-            raise _ShapeError(f"an entry with the action {str(filled['action'])[:40]!r}")
+            raise _ShapeError(f"an entry with the action {_text(action)[:40]!r}")
         row = len(self._entries[0])
         frames = filled.get("frames")
         actions, addresses, sizes, streams, times, stacks = self._entries
         try:
             actions.append(code)
             addresses.append(_address(filled.get("addr", 0)))
-            sizes.append(filled.get("size", 0))
+            sizes.append(_size(filled.get("size", 0), _REQUEST_LIMIT if filled["action"] == "oom" else _LIMIT))
             streams.append(_address(filled.get("stream", 0)))
-            times.append(filled.get("time_us", 0))
+            times.append(_time(filled.get("time_us", 0)))
             stacks.append(self._stack(frames) if frames else -1)
             if "device_free" in filled:
-                self._device_free[row] = int(filled["device_free"])
+                self._device_free[row] = _size(filled["device_free"])
         except (TypeError, OverflowError, ValueError) as error:
             raise _ShapeError(f"entry {row} of the trace has a value that is none ({error})") from None
         return _Entry(row)
@@ -202,14 +208,14 @@ class _Collector:
     def _block(self, filled: Mapping[str, Any]) -> _Block:
         row = len(self._blocks[0])
         history = filled.get("history") or ()  # torch 1.13 and 2.0: the frames lay one level deeper
-        last = history[0] if history and isinstance(history[0], Mapping) else {}
+        last = history[0] if isinstance(history, list) and history and isinstance(history[0], Mapping) else {}
         frames = filled.get("frames") or last.get("frames")
         addresses, sizes, requested, states, stacks = self._blocks
         try:
             addresses.append(_address(filled.get("address", -1)))
-            sizes.append(filled["size"])
-            requested.append(filled.get("requested_size", -1))
-            states.append(_STATE_CODES.get(filled["state"], 1 if "active" in str(filled["state"]) else 2))
+            sizes.append(_size(filled["size"]))
+            requested.append(_size(filled.get("requested_size", -1), least=-1))
+            states.append(_state(filled["state"]))
             stacks.append(self._stack(frames) if frames else -1)
         except (TypeError, OverflowError, ValueError) as error:
             raise _ShapeError(f"block {row} has a value that is none ({error})") from None
@@ -235,7 +241,8 @@ class _Collector:
         if not isinstance(frame, Mapping):
             raise _ShapeError("a call that is no mapping")
         line = frame.get("line")
-        made = (str(frame.get("filename", "")), line if isinstance(line, int) else 0, str(frame.get("name", "")))
+        number = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
+        made = (_text(frame.get("filename")), number, _text(frame.get("name")))
         self._frames[id(frame)] = (made, frame)
         return made
 
@@ -253,14 +260,12 @@ class _Collector:
         for place, segment in enumerate(root["segments"]):
             if not isinstance(segment, dict) or not isinstance(segment.get("blocks", []), list):
                 raise _ShapeError(f"segment {place} is no mapping with blocks")
-            if not isinstance(segment.get("total_size"), int) or isinstance(segment.get("total_size"), bool):
-                raise _ShapeError(f"segment {place} has no total_size")
             own = segment.get("blocks", [])
             if not all(isinstance(row, _Block) for row in own):
                 raise _ShapeError(f"segment {place} has a block without state and size")
             rows += own
             owners += [place] * len(own)
-            segments.append({name: value for name, value in segment.items() if name != "blocks"})
+            segments.append(_segment(place, segment))
         traces = root.get("device_traces") or []
         if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
             raise _ShapeError("device_traces is no list of lists")
@@ -270,8 +275,8 @@ class _Collector:
             self._all_blocks(segments, rows, owners),
             self._trace(traces),
             self._stacks,
-            settings if isinstance(settings, dict) else {},
-            [each for each in annotations if isinstance(each, dict)] if isinstance(annotations, list) else [],
+            _plain(settings),
+            [_plain(each) for each in annotations if isinstance(each, dict)] if isinstance(annotations, list) else [],
         )
 
     def _trace(self, traces: Sequence[Sequence[Any]]) -> Trace:
@@ -310,5 +315,68 @@ def _placed(
 
 def _address(value: Any) -> int:
     """An address or stream as a signed number of 64 bits."""
-    number = int(value)
-    return number if number < 1 << 63 else number - (1 << 64)
+    if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
+        raise ValueError("an address or stream that is no number of 64 bits")
+    return value if value < 1 << 63 else value - (1 << 64)
+
+
+def _size(value: Any, limit: int = _LIMIT, least: int = 0) -> int:
+    if not isinstance(value, int) or not least <= value < limit:
+        raise ValueError("a size that is no number of bytes")
+    return value
+
+
+def _time(value: Any) -> int:
+    """A time that is none counts as not recorded."""
+    return value if isinstance(value, int) and 0 <= value < _LATEST else 0
+
+
+def _state(value: Any) -> int:
+    text = _text(value)
+    return _STATE_CODES.get(text, 1 if "active" in text.replace("inactive", "") else 2)
+
+
+def _text(value: Any) -> str:
+    """A text that every output can write; containers have none, as one that repeats itself would never end."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return str(value) if isinstance(value, (int, float)) else ""
+
+
+def _segment(place: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is used of a segment, each value of the kind that torch writes."""
+    try:
+        total = _size(given.get("total_size"))
+        device = given.get("device", 0)
+        if not isinstance(device, int) or not 0 <= device < _DEVICES:
+            raise ValueError("a device that is no index")
+        pool = given.get("segment_pool_id")
+        plain = isinstance(pool, (tuple, list)) and all(isinstance(part, int) for part in pool)
+        return {
+            "total_size": total,
+            "device": device,
+            "address": _address(given.get("address", 0)),
+            "stream": _address(given.get("stream", 0)),
+            "segment_type": _text(given.get("segment_type")),
+            "segment_pool_id": tuple(pool or ()) if plain and isinstance(pool, (tuple, list)) else (0, 0),
+            "is_expandable": given.get("is_expandable") is True,
+        }
+    except ValueError as error:
+        raise _ShapeError(f"segment {place} has {error}") from None
+
+
+def _plain(given: Any) -> dict[str, Any]:
+    """The plain values of a mapping by name, and of mappings in it those that are numbers by number."""
+    if not isinstance(given, dict):
+        return {}
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(name, str) and isinstance(value, (str, int, float)):
+            made[name] = value
+        elif isinstance(name, str) and isinstance(value, dict):
+            made[name] = {key: each for key, each in value.items() if _digits(key) and isinstance(each, int)}
+    return made
+
+
+def _digits(key: Any) -> bool:
+    return isinstance(key, int) or (isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < _LONG_KEY)

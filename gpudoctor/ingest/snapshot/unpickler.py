@@ -77,6 +77,8 @@ def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
     owners: list[int] = []  # for each mark, the memo's entry of what stands below it
     memo: list[Any] = []
     shared: dict[bytes, list[Any]] = {}
+    homes: dict[int, int] = {}  # place in the memo by identity, of dictionaries up to `indexed`
+    indexed = 0
     push, references, from_bytes = stack.append, _REFERENCES.match, int.from_bytes
     at = 0
     while True:
@@ -126,6 +128,8 @@ def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
             else:
                 mark, owner = len(stack) - 2, -1
             filled = stack[mark - 1]
+            if tuple in map(type, stack[mark::2]):
+                raise UnpicklingError("it has a tuple as a key")  # hashing a deep one overflows the stack of CPython
             filled.update(zip(stack[mark::2], stack[mark + 1 :: 2], strict=True))
             del stack[mark:]
             if sink is not None:
@@ -133,7 +137,10 @@ def _run(data: bytes, sink: Sink | None) -> Any:  # noqa: PLR0912, PLR0915
                 if made is not filled:
                     stack[-1] = made
                     if owner < 0 or memo[owner] is not filled:
-                        owner = _last(memo, filled)
+                        indexed = _index(memo, indexed, homes)
+                        owner = homes.get(id(filled), -1)
+                        if owner >= 0 and memo[owner] is not filled:
+                            owner = -1
                     if owner >= 0:
                         memo[owner] = made
         elif code == 0x65:  # APPENDS
@@ -222,6 +229,8 @@ def _rare(data: bytes, at: int, code: int, stack: list[Any], marks: list[int], o
         owners.pop()
         items = stack[mark:]
         del stack[mark:]
+        if code == 0x64 and tuple in map(type, items[::2]):
+            raise UnpicklingError("it has a tuple as a key")
         stack.append(dict(zip(items[::2], items[1::2], strict=True)) if code == 0x64 else items)
     else:
         raise UnpicklingError(f"it is no pickle of plain data (instruction 0x{code:02x} at byte {at - 1})")
@@ -239,9 +248,12 @@ def _referred(references: bytes, memo: list[Any]) -> list[Any]:
     return made
 
 
-def _last(memo: list[Any], value: Any) -> int:
-    """The place of an object in the memo; -1 where it has none."""
-    return next((place for place in reversed(range(len(memo))) if memo[place] is value), -1)
+def _index(memo: list[Any], indexed: int, homes: dict[int, int]) -> int:
+    """Notes where dictionaries stand in the memo from `indexed` on, so that none is looked at twice."""
+    for place in range(indexed, len(memo)):
+        if type(memo[place]) is dict:
+            homes[id(memo[place])] = place
+    return len(memo)
 
 
 def _put(memo: list[Any], place: int, value: Any) -> None:
