@@ -346,7 +346,10 @@ def _text(value: Any) -> str:
 def _segment(place: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is used of a segment, each value of the kind that torch writes."""
     try:
-        total = _size(given.get("total_size"))
+        total = given.get("total_size")
+        if not isinstance(total, int) or isinstance(total, bool):
+            raise _ShapeError(f"segment {place} has no total_size")
+        _size(total)
         device = given.get("device", 0)
         if not isinstance(device, int) or not 0 <= device < _DEVICES:
             raise ValueError("a device that is no index")
