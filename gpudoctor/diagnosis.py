@@ -757,6 +757,12 @@ class Diagnosis:
             below |= {other.fingerprint for other in more}
         return tuple(other for other in self.live if other in found)
 
+    def __str__(self) -> str:
+        """The report as it is printed in a terminal, without colours."""
+        from gpudoctor.reporters import console
+
+        return console.render(self)
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         from gpudoctor.reporters import notebook

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -104,6 +105,17 @@ def create(cwd: Path, label: str, manifest: dict[str, Any]) -> Recording:
         recording.save()
         return recording
     raise RecordingError(f"no folder for the recording: neither {cwd} nor the temporary folder is writable ({error})")
+
+
+def discard(recording: Recording) -> None:
+    """Removes a recording in which nothing ran; `latest` points at the newest of the others again."""
+    home = recording.path.parent
+    shutil.rmtree(recording.path, ignore_errors=True)
+    others = [folder for folder in home.iterdir() if not folder.is_symlink() and is_recording(folder)]
+    if others:
+        _point_latest(home, max(others, key=lambda folder: folder.stat().st_mtime_ns))
+    else:
+        (home / "latest").unlink(missing_ok=True)
 
 
 def join(cwd: Path, name: str, manifest: dict[str, Any]) -> Recording:

@@ -89,8 +89,8 @@ One `SELECT` of at most 20 lines over the declared tables, in DuckDB's dialect. 
 | `count` | how often it happened |
 | `cost_ns` | time a step that the finding owns; null when unknown |
 | `least_ns` | least of it that the fix saves; null when that is not known |
-| `most_ns` | most that it saves, where nothing is replayed: say, with what was taken off for the profiler |
-| `mean_step_ns` | the step that `cost_ns` is a part of, where a few steps have it all and the median step has none |
+| `most_ns` | most of it that the fix saves: say, with what was taken off for the profiler |
+| `mean_step_ns` | the step that `cost_ns` is a part of, where a few steps have it all; nothing is replayed then |
 | `memory_bytes`, `compile_ns` | memory and compile time that the fix saves, in their own units |
 | `saving_basis` | how `cost_ns` came about, one phrase; one that begins with `model` is no upper bound |
 | `severity` | overrides the scale |

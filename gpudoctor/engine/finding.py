@@ -116,12 +116,12 @@ def _saving(rule: Rule, row: Mapping[str, Any], step_ns: int | None) -> Saving |
 def with_range(rule: Rule, row: Mapping[str, Any], finding: Finding, step_ns: int | None) -> Finding:
     """The finding with the least and the most that its rule says a fix saves.
 
-    The least: workers, say, may find no core that is free. The most is for what is not replayed: how much of a profiled
-    time is the profiler's is known for whole steps only. They widen the range that readers see. The severity is not of
-    it: it is how bad the problem is, not how good a fix.
+    The least: workers, say, may find no core that is free. The most: how much of a profiled time is the profiler's is
+    known for whole steps only, and unprofiled steps can wait longer than those that were replayed. They widen the range
+    that readers see. The severity is not of it: it is how bad the problem is, not how good a fix.
     """
     saving, least = finding.saving, _time(rule, row, "least_ns")
-    most = None if finding.replayed else _time(rule, row, "most_ns")
+    most = _time(rule, row, "most_ns")
     if saving is None or not saving.ns_per_step or (least is None and most is None):
         return finding
     low = saving.ns_per_step if saving.low_ns is None else saving.low_ns

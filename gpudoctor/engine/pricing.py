@@ -16,7 +16,7 @@ from gpudoctor.analysis.simulate.targets import edit_of
 from gpudoctor.diagnosis import Finding, Replay, Saving
 from gpudoctor.engine.rule import Rule, WhatIf
 from gpudoctor.profile import Profile
-from gpudoctor.units import plural
+from gpudoctor.units import format_ns, plural
 
 MIN_SHARE = 0.01
 """Share of the step below which a finding on a device is none: the replay says that its fix saves nothing."""
@@ -66,6 +66,19 @@ class Ranking:
     together: Saving | None
 
 
+USUAL_SHARE = 0.67
+"""Profiled over unprofiled step below which the profiled ones were of another kind: a profiler makes a step longer, so
+that shorter ones had their batches ready, say, while the others wait."""
+
+
+def _unusual(played: Simulation, step_ns: int | None) -> str | None:
+    """Why steps that were replayed well say nothing of the unprofiled ones."""
+    if not step_ns or played.step_ns >= USUAL_SHARE * step_ns:
+        return None
+    took, usual = format_ns(played.step_ns), format_ns(step_ns)
+    return f"the profiled steps took {took}, the unprofiled ones {usual}: they were not the usual ones"
+
+
 class Pricing:
     """The findings with what their fixes save.
 
@@ -95,7 +108,7 @@ class Pricing:
             error=float(sorted(errors)[len(errors) // 2]),
             worst_error=self._played.worst_error,
             opaque_share=self._played.opaque,
-            refused=self._played.refused,
+            refused=self._played.refused or _unusual(self._played, step_ns),
         )
         if self.replay.refused is None and step_ns:
             self._step_ns = step_ns
@@ -106,7 +119,7 @@ class Pricing:
         made, self.made = self.made, []
         for each in made:
             edit = _edit(profile, played, each)
-            if edit is None or each.rule.what_if is None:
+            if edit is None or each.rule.what_if is None or each.row.get("mean_step_ns") is not None:
                 self.made.append(each)
                 continue
             found = self._scaled(played.price(edit, doubt=each.rule.what_if.doubt))

@@ -17,7 +17,7 @@ import gpudoctor
 from gpudoctor.errors import RecordingError, UsageError
 from gpudoctor.recorder import what_if_result
 from gpudoctor.recorder.options import Options
-from gpudoctor.recording import Recording, create, join
+from gpudoctor.recording import Recording, create, discard, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ def record(what: Target, options: Options, follow: Callable[[Path], None] = lamb
     try:
         child = subprocess.Popen(what.command, stdout=_stdout(), env=_environment(recording.path))
     except OSError as error:
+        discard(recording)
         raise RecordingError(f"{what.command[0]}: cannot be started ({error.strerror or error})") from None
     follow(recording.path)
     status = _wait(child)

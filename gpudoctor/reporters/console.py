@@ -31,6 +31,9 @@ _ONE_LINERS = 30
 _DIFF_LINES = 8
 _BAR = 24
 
+_IDS = 8
+"""Rules named of a group that was not measured; JSON and the page have all."""
+
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 
 
@@ -174,6 +177,14 @@ def _remedy(paper: Paper, remedy: Remedy) -> None:
         paper.line(Text(f"… {plural(len(changes) - _DIFF_LINES, 'more line')} in the report"), indent=7)
 
 
+def _ids(group: wording.Unjudged) -> str:
+    """The rules of a group; of a long list the first, as the reason is what counts."""
+    names = [one_line(rule.rule) for rule in group.rules]
+    if len(names) <= _IDS + 1:
+        return " ".join(names)
+    return f"{' '.join(names[:_IDS])} … and {len(names) - _IDS} more rules"
+
+
 def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
     live = diagnosis.live
     counts = (
@@ -191,7 +202,7 @@ def _rest(paper: Paper, diagnosis: Diagnosis) -> None:
             paper.line(Text.assemble(("accepted  ", "dim"), words), hang=10)
     for group in wording.unjudged(diagnosis):
         everything = not wording.judged_rules(diagnosis) and 1 < len(group.rules) == len(diagnosis.not_measured)
-        rules = "every rule" if everything else " ".join(one_line(rule.rule) for rule in group.rules)
+        rules = "every rule" if everything else _ids(group)
         label = f"{wording.NOT_MEASURED}  "
         why = "; ".join(filter(None, (group.reason, group.how)))
         paper.line(Text.assemble((label, "dim"), f"{rules}: {why}"), hang=len(label))

@@ -15,6 +15,7 @@ from gpudoctor.profile import Profile
 
 _NOTHING_ELSE = "an allocator snapshot tells only of the GPU's memory"
 _TOO_LONG = f"the history has more than {MOST_ALLOCATIONS:,} allocations: replaying it would take too long"
+_TAKEN = "the snapshot is taken to be of the same run: nothing in the two files says so"
 _NO_HISTORY = "the snapshot has no recorded history: `torch.cuda.memory._record_memory_history()` was not on"
 
 
@@ -52,7 +53,7 @@ def beside(profile: Profile, path: Path) -> Profile:
     why = {name: reason for name, reason in profile.why_missing.items() if name not in made} | {
         name: reason for name, reason in _missing(read).items() if name not in made
     }
-    notes = [*profile.facts.get("notes", ()), *_notes(read)]
+    notes = [*profile.facts.get("notes", ()), *_notes(read), _TAKEN]
     return replace(
         profile, tables=schema.tables(frames, made), facts={**profile.facts, "notes": notes}, why_missing=why
     )
