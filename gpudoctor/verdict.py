@@ -40,11 +40,11 @@ def verdict(
             return f"{time} No rule could be judged on this run."
         found = "Nothing that counts was" if findings else "Nothing was"
         return f"{time} {found} found by the {plural(judged, 'rule')} that could be judged."
-    return f"{time} {_won_back(live, replay)}"
+    return f"{time} {_won_back(live, replay, run.step_ns)}"
 
 
-def _won_back(live: Sequence[Finding], replay: Replay | None) -> str:
-    """What the findings that count are worth."""
+def _won_back(live: Sequence[Finding], replay: Replay | None, step_ns: int | None) -> str:
+    """What the findings that count are worth; what few steps have can be more than the median step takes."""
     priced = [(finding.saving, finding) for finding in live if finding.saving and finding.saving.ns_per_step > 0]
     if not priced:
         return f"{plural(len(live), 'finding')}, none with a price in time."
@@ -54,7 +54,10 @@ def _won_back(live: Sequence[Finding], replay: Replay | None) -> str:
     if saving.of_compiling:
         cost = format_ns(saving.ns_per_step)
         return f"Compiling again adds {cost} a step on top, spread over the steps seen: {what}."
-    largest = f"The largest single saving is {_worth(saving, ' of it')}: {what}."
+    of = (
+        " of it" if step_ns is None or saving.ns_per_step <= step_ns else " a step on average, as few steps have it all"
+    )
+    largest = f"The largest single saving is {_worth(saving, of)}: {what}."
     return " ".join(filter(None, (largest, _together(live, replay))))
 
 

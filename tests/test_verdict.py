@@ -52,3 +52,10 @@ def test_a_range_from_nothing_and_a_model_keep_their_words() -> None:
     assert "is about 20.0 ms of it" in say([finding(17, 20_000_000, basis="model: half")])
     model = finding(17, 15_000_000, basis="model: half", low_ns=10_000_000, high_ns=20_000_000)
     assert "is about 10.0 to 20.0 ms of it (13 to 25 %)" in say([model])
+
+
+def test_what_few_steps_have_is_said_to_be_a_mean() -> None:
+    saving = Saving(9_000_000, 0.75)
+    finding = Finding("GD601", "loader-stall", "The step waits for the DataLoader", "warning", "m", saving=saving)
+    text = verdict(Run("train.py", steps=50, step_ns=4_000_000), [finding], 1, "")
+    assert "at most 9.00 ms a step on average, as few steps have it all (75 %)" in text
