@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from gpudoctor.analysis.derive import derived
+from gpudoctor.analysis.simulate.edges import RUN
 from gpudoctor.analysis.simulate.edits import Edit, HostTime
+from gpudoctor.analysis.simulate.order import ordered
 from gpudoctor.analysis.simulate.path import opaque_share
 from gpudoctor.analysis.simulate.replay import Player
 from gpudoctor.analysis.simulate.targets import edit_of
@@ -309,3 +311,47 @@ def test_copies_in_one_direction_share_an_engine_and_serve_the_next_step() -> No
     assert edit is not None
     # the first batch is there; from then on a step takes as long as the copy for the next one
     assert step_us(graph, edit) == [pytest.approx(520, abs=10)] * 3
+
+
+def test_nodes_are_numbered_along_their_edges_and_circles_lose_none_that_must_stay() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        nodes, edges = int(random.integers(2, 40)), int(random.integers(1, 100))
+        source, target = random.integers(0, nodes, edges), random.integers(1, nodes, edges)
+        true_order = np.concatenate(([0], 1 + random.permutation(nodes - 1)))
+        firm = (true_order[source] < true_order[target]) & (random.random(edges) < 0.5)
+        key = random.integers(0, int(random.choice([1, 5, 1000])), nodes).astype(np.float64)
+        place, kept = ordered(key, source, target, firm)
+        assert sorted(place) == list(range(nodes))
+        assert kept[firm].all()
+        assert (place[source] < place[target])[kept].all()
+
+
+@pytest.mark.parametrize("launched_us", [11, 90_000])
+def test_one_launch_at_a_wrong_time_leaves_thousands_behind_it_in_order(launched_us: float) -> None:
+    tiny = Tiny()
+    tiny.step(0, 60_000)
+    wrong = tiny.call(launched_us, launched_us + 5)
+    tiny.kernel(14, 15, wrong)
+    for number in range(4000):
+        tiny.kernel(20 + 10 * number, 28 + 10 * number, tiny.call(16 + 10 * number, 17 + 10 * number))
+    graph = tiny.graph()
+    assert (graph.edges.kind == RUN).sum() == 4001
+    assert (graph.edges.source < graph.edges.target).all()
+    edit = Edit.nothing(graph)
+    edit.scale[:] = 0.0
+    assert end_us(graph, edit) <= end_us(graph)
+
+
+def test_waits_that_go_round_in_a_circle_are_dropped_and_durations_are_not() -> None:
+    """A copy that ended before its call began, as a wrong clock or a wrong correlation id has it."""
+    tiny = Tiny()
+    tiny.step(0, 300)
+    tiny.launch(50, 20, 20)
+    call = tiny.call(20, 20, "cudaMemcpy", kind="memcpy")
+    tiny.kernel(20, 20, call, name="Memcpy HtoD", kind="memcpy", pageable=True, direction="h2d")
+    tiny.call(20, 20, "cudaDeviceSynchronize", kind="sync")
+    tiny.launch(20, 20, 20)
+    graph = tiny.graph()
+    assert (graph.edges.kind == RUN).sum() == 3
+    assert step_us(graph) == [300]
