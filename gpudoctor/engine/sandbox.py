@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
 }
+_NULL_BY_ZERO = "error_on_division_by_zero"
+"""By default `//` and `%` by zero stop a query in DuckDB 2, and are null in DuckDB 1, as they are to be in a rule."""
+
 _LOCKS = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
 
 
@@ -106,6 +109,8 @@ class Sandbox:
             self._connection = duckdb.connect(":memory:", config=_SETTINGS)
             for name, body in MACROS.items():
                 self._connection.execute(f"CREATE MACRO {name}{body}")
+            with suppress(duckdb.CatalogException):  # DuckDB 1 has no such setting
+                self._connection.execute(f"SET {_NULL_BY_ZERO} = false")
             for lock in _LOCKS:
                 self._connection.execute(f"SET {lock}")
         for name in names:

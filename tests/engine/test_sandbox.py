@@ -58,6 +58,12 @@ def test_values_come_back_as_plain_python() -> None:
     assert [type(row[name]) for name in "ifdbs"] == [int, float, float, bool, str]
 
 
+def test_division_by_zero_is_null() -> None:
+    assert query(
+        "SELECT 7 // (dur_ns - 5) AS whole, 7 % (dur_ns - 5) AS rest, 7 / (dur_ns - 5) AS share FROM steps"
+    ) == [{"whole": None, "rest": None, "share": None}]
+
+
 def test_a_table_that_was_not_measured_is_empty_with_its_columns() -> None:
     assert query("SELECT count(*) AS n, sum(dur_ns) AS s FROM kernels", ("kernels",)) == [{"n": 0, "s": None}]
 
