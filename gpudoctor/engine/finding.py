@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gpudoctor.diagnosis import SEVERITIES, Finding, Location, Remedy, Saving, Severity
+from gpudoctor.engine.edited import events_of, remains_of
 from gpudoctor.engine.editing import propose
 from gpudoctor.engine.evidence import evidence_of
 from gpudoctor.engine.messages import render, render_line
@@ -34,6 +35,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], sources: Mapping[str, str],
     Raises:
         RuleError: a contract column has a value that it must not have, or a text cannot be rendered.
     """
+    _check_price(rule, row)
     saving = _saving(rule, row, step_ns)
     where = _location(rule, row, sources)
     text = sources.get(where.file) if where else None
@@ -57,6 +59,14 @@ def make_finding(rule: Rule, row: Mapping[str, Any], sources: Mapping[str, str],
         accepted=accepted,
         when_wrong=rule.sections["When this is wrong"],
     )
+
+
+def _check_price(rule: Rule, row: Mapping[str, Any]) -> None:
+    """Checks the columns that are read later, and only where something is replayed."""
+    events_of(row, _at(rule))
+    remains_of(row, _at(rule))
+    for name in ("least_ns", "most_ns", "mean_step_ns"):
+        _time(rule, row, name)
 
 
 def severity_of(rule: Rule, override: Severity | None, saving: Saving | None) -> Severity:

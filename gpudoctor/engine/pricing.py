@@ -14,6 +14,7 @@ from gpudoctor.analysis.simulate.edits import Edit
 from gpudoctor.analysis.simulate.price import Priced, Simulation, simulation
 from gpudoctor.analysis.simulate.targets import edit_of
 from gpudoctor.diagnosis import Finding, Replay, Saving
+from gpudoctor.engine.edited import events_of, remains_of
 from gpudoctor.engine.rule import Rule, WhatIf
 from gpudoctor.profile import Profile
 from gpudoctor.units import format_ns, plural
@@ -204,17 +205,15 @@ class Pricing:
 
 
 def _edit(profile: Profile, played: Simulation, made: Made) -> Edit | None:
-    what_if, row = made.rule.what_if, made.row
-    events = row.get("events")
-    saving = made.finding.saving
-    if what_if is None or (not events and what_if.events != "all"):
+    what_if, row, saving = made.rule.what_if, made.row, made.finding.saving
+    ids = events_of(row, made.rule.id)
+    if what_if is None or (not ids and what_if.events != "all"):
         return None
     if saving is None or not saving.of_time:  # a rule that gives no price of its own says that the recording has none
         return None
-    remedy = row.get("remedy")
-    kind = what_if.remedies.get(remedy, what_if.edit) if isinstance(remedy, str) else what_if.edit
-    ids = [int(event) for event in events or () if event is not None]
-    remains = row.get("remains")
+    remedy = made.finding.remedy
+    kind = what_if.edit if remedy is None else what_if.remedies.get(remedy.name, what_if.edit)
+    remains = remains_of(row, made.rule.id)
     if remains is None and kind == "scale":
         remains = _remaining(profile, what_if, row, ids)
         if remains is None:

@@ -146,6 +146,7 @@ def _rule(document: Document, front: Mapping[str, Any], path: Path) -> Rule:
     thresholds = _thresholds(front.get("thresholds", {}))
     sql = _sql(document.blocks)
     _same_parameters(thresholds, sql)
+    remedies = _remedies(front.get("remedies", {}))
     return Rule(
         id=texts["id"],
         name=texts["name"],
@@ -163,8 +164,8 @@ def _rule(document: Document, front: Mapping[str, Any], path: Path) -> Rule:
         explained_by=_causes(front.get("explained_by", [])),
         evidence_title=get_text(front, "evidence_title") if "evidence_title" in front else "Measured",
         thresholds=thresholds,
-        what_if=_what_if(front.get("what_if")),
-        remedies=_remedies(front.get("remedies", {})),
+        what_if=_what_if(front.get("what_if"), remedies),
+        remedies=remedies,
         sql=sql,
         sections=_sections(document),
         examples=_examples(document.blocks),
@@ -209,7 +210,7 @@ def _causes(value: object) -> tuple[Cause, ...]:
     return tuple(causes)
 
 
-def _what_if(value: object) -> WhatIf | None:
+def _what_if(value: object, known: Mapping[str, RemedyText]) -> WhatIf | None:
     if value is None:
         return None
     table = as_table(value, "what_if")
@@ -221,6 +222,9 @@ def _what_if(value: object) -> WhatIf | None:
     if isinstance(doubt, bool) or not isinstance(doubt, int | float) or not 0 <= doubt <= 1:
         raise FieldError(f"`what_if.doubt` is {doubt!r}; it must be a share, 0 to 1")
     remedies = as_table(table.get("remedies", {}), "what_if.remedies")
+    for name in remedies:
+        if name not in known:
+            raise FieldError(f"`what_if.remedies` names {name!r}; add [remedies.{name}]{suggestion(name, known)}")
     kinds = {name: get_choice(remedies, name, get_args(EditKind)) for name in remedies}
     return WhatIf(edit, get_choice(table, "events", get_args(EventsOf), "kernels"), float(doubt), kinds)
 

@@ -57,6 +57,10 @@ def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -
         (rule_text(front=FRONT + "min_steps = 'x'\n"), "min_steps"),
         (rule_text(front=FRONT + "what_if = {}\n"), "edit"),
         (rule_text(front=FRONT + "what_if = { edit = 'paint' }\n"), "drop"),
+        (
+            rule_text(front=FRONT + "what_if = { edit = 'drop', remedies = { keep = 'scale' } }\n"),
+            "add [remedies.keep]",
+        ),
         (rule_text(thresholds='[thresholds]\nslow_ns = { value = 1, doc = "x" }\n'), "unit"),
         (rule_text(thresholds='[thresholds]\nslow_ns = { value = nan, unit = "x", doc = "x" }\n'), "finite"),
         (rule_text(front=FRONT + "evidence_title = 3\n"), "evidence_title"),
