@@ -119,13 +119,13 @@ def step():
 for i in range(4): step()
 with gpudoctor.record() as session:
     for i in range(20): step()
-print("block", session.diagnosis.run.steps, session.diagnosis.run.integrity)
+print("block", session.diagnosis.run.steps, [note for note in session.diagnosis.run.integrity if "unstable" not in note])
 for i in range(20): step()
 """,
         "--run-to-end",
     )
     assert run.code == 0, run.err
-    assert "block 20 ()" in run.err
+    assert "block 20 []" in run.err  # other work on the machine may make the timing unstable
     assert run.diagnosis["run"]["steps"] == 24
     assert [note for note in run.diagnosis["run"]["integrity"] if "unstable" not in note] == [
         "the script recorded a block itself (gpudoctor.record or check): the block was not watched"
