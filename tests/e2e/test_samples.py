@@ -11,6 +11,7 @@ import pytest
 
 from gpudoctor.engine.rulefile import load_rules
 from tests.e2e.conftest import SAMPLES, Checked
+from tests.memory import pairs as snapshots
 from tests.synthetic.programs import pairs
 
 NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/expected.toml"))
@@ -32,7 +33,7 @@ def test_each_stable_rule_has_a_sample_or_what_only_a_gpu_shows_a_synthetic_pair
     rules = {rule.id for rule in load_rules(()) if rule.status == "stable"}
     sampled = {expected(name)["rule"] for name in NAMES}
     assert sampled <= rules
-    assert rules - sampled <= set(pairs.PAIRS)
+    assert rules - sampled <= {*pairs.PAIRS, *snapshots.PAIRS}
 
 
 @each_sample
