@@ -82,6 +82,50 @@ def test_expandable_segments_map_whole_pages() -> None:
     assert made.reserved_bytes == 40 * MIB
 
 
+def expandable_with_a_hole() -> tuple[Allocator, Block]:
+    """20 MiB of addresses without memory, 10 MiB free, 30 MiB in use (the block returned), in pages of 20 MiB."""
+    allocator = Allocator(parse("expandable_segments:True"))
+    first, second = allocator.allocate(30 * MIB), allocator.allocate(30 * MIB)
+    allocator.free(first)
+    allocator.empty_cache()
+    assert (allocator.reserved, [block.size for block in allocator.free_blocks()]) == (40 * MIB, [10 * MIB])
+    return allocator, second
+
+
+def test_a_request_goes_over_a_hole_free_memory_and_the_end_of_an_expandable_segment() -> None:
+    allocator, second = expandable_with_a_hole()
+    start = second.address - 30 * MIB
+    allocator.free(second)
+    block = allocator.allocate(70 * MIB)  # 20 of the hole, 40 that are free, 10 of the page behind
+    assert (block.address, block.size, allocator.reserved) == (start, 70 * MIB, 80 * MIB)
+    assert [(free.address, free.size) for free in allocator.free_blocks()] == [(start + 70 * MIB, 10 * MIB)]
+
+
+def test_a_page_that_fills_a_hole_becomes_one_with_the_free_memory_behind_it() -> None:
+    allocator, second = expandable_with_a_hole()
+    blocks = [allocator.allocate(15 * MIB), allocator.allocate(15 * MIB)]
+    assert [second.address - block.address for block in blocks] == [30 * MIB, 15 * MIB]
+    assert (allocator.reserved, allocator.free_blocks()) == (60 * MIB, [])
+
+
+def test_a_request_beyond_all_addresses_fails_and_leaves_the_rest_in_order() -> None:
+    made = outcome([Event("alloc", 0, 1 << 60), Event("alloc", 1, 5 * MIB)], "expandable_segments:True")
+    assert (made.ooms, made.allocated_bytes, made.reserved_bytes) == (1, 5 * MIB, 20 * MIB)
+
+
+def test_expandable_segments_have_no_inactive_splits() -> None:
+    events = [Event("alloc", 0, 9 * MIB)]
+    assert outcome(events).inactive_split_bytes == 11 * MIB
+    assert outcome(events, "expandable_segments:True").inactive_split_bytes == 0
+
+
+def test_memory_pools_keep_their_memory_and_share_it_with_nobody() -> None:
+    events = [Event("alloc", 0, 30 * MIB, pool=1), Event("free", 0), Event("alloc", 1, 30 * MIB), Event("free", 1)]
+    for text, page in (("", 30 * MIB), ("expandable_segments:True", 40 * MIB)):
+        assert outcome(events, text).reserved_bytes == 2 * page
+        assert outcome([*events, Event("empty_cache")], text).reserved_bytes == page
+
+
 def test_max_split_size_keeps_large_blocks_whole() -> None:
     events = [Event("alloc", 0, 200 * MIB), Event("free", 0), Event("alloc", 1, 30 * MIB), Event("alloc", 2, 200 * MIB)]
     assert outcome(events).reserved_bytes == 400 * MIB  # the 30 MiB split the large block
@@ -123,6 +167,20 @@ def test_a_full_device_gives_the_cache_back_before_it_fails() -> None:
     assert (made.ooms, made.allocated_bytes) == (1, 10 * MIB)
 
 
+def test_a_large_block_that_makes_room_for_a_request_is_no_retry() -> None:
+    events = [Event("alloc", 0, 90 * MIB), Event("free", 0), Event("alloc", 1, 40 * MIB)]
+    made = outcome(events, "max_split_size_mb:30", capacity=100 * MIB)
+    assert (made.retries, made.device_frees, made.reserved_bytes) == (0, 1, 40 * MIB)
+
+
+def test_the_segments_that_wait_longest_go_first_not_the_largest() -> None:
+    old, young = [Event("alloc", 0, 20 * MIB), Event("alloc", 1, 40 * MIB), Event("free", 0)], [Event("free", 1)]
+    reuse = [Event("alloc", 2, 40 * MIB), Event("free", 2)]
+    events = [*old, *young, *reuse, Event("alloc", 3, 62 * MIB)]
+    made = outcome(events, "garbage_collection_threshold:0.1", 400 * MIB)
+    assert made.reserved_bytes == (40 + 62) * MIB  # 60 were reserved: 20 above the threshold
+
+
 def test_unused_segments_go_once_the_device_is_fuller_than_the_threshold() -> None:
     events = [
         Event("alloc", 0, 60 * MIB),
@@ -148,6 +206,21 @@ def test_settings_are_read_from_their_text_and_from_a_snapshot() -> None:
     assert recorded(default) == DEFAULT == recorded({}) == parse("")
 
 
+@pytest.mark.parametrize(
+    ("text", "divisions"),
+    [
+        ("[64:8,128:2,256:4,512:2,1024:4,>:1]", (8,) * 7 + (2, 4, 2, 4) + (1,) * 5),
+        ("[256:1,1024:4]", (1,) * 9 + (0, 4) + (0,) * 5),
+        ("[256:1,1024:4,>:8]", (1,) * 9 + (0, 4) + (8,) * 5),
+        ("[512:2,4:8]", (2, 2, 8) + (2,) * 7 + (0,) * 6),
+        ("[>:8]", (0,) + (8,) * 15),
+        ("[65536:4]", (4,) * 16),
+    ],
+)
+def test_divisions_by_size_are_those_that_torch_reads(text: str, divisions: tuple[int, ...]) -> None:
+    assert parse(f"roundup_power2_divisions:{text}").divisions == divisions  # as libc10 of torch 2.13 answers
+
+
 SEQUENCES = st.lists(
     st.tuples(st.sampled_from([300, 5000, MIB, 3 * MIB, 11 * MIB, 40 * MIB]), st.integers(0, 1), st.integers(0, 30)),
     max_size=60,
@@ -163,9 +236,12 @@ def test_bytes_are_conserved_and_blocks_never_overlap(steps: list[tuple[int, int
     for size, stream, pick in steps:
         if pick % 3 == 0 and live:
             allocator.free(live.pop(pick % len(live)))
+        elif pick % 5 == 4:
+            allocator.empty_cache()
         else:
             try:
                 live.append(allocator.allocate(size, stream))
+                assert live[-1].size >= size
             except OutOfMemoryError:
                 allocator.empty_cache()
         free = allocator.free_blocks()
@@ -173,7 +249,9 @@ def test_bytes_are_conserved_and_blocks_never_overlap(steps: list[tuple[int, int
         assert allocator.reserved == allocator.allocated + sum(block.size for block in free) <= 200 * MIB
         places = sorted((block.address, block.size) for block in (*live, *free))
         assert all(a + size <= b for (a, size), (b, _) in pairwise(places))
-        assert not any(block.after is not None and block.after.mapped and not block.after.used for block in free)
+        for block in free:
+            assert block.after is None or block.after.used or not block.after.mapped
+            assert block.after is None or block.address + block.size == block.after.address
     for block in live:
         allocator.free(block)
     allocator.empty_cache()

@@ -19,6 +19,10 @@ from gpudoctor.analysis.allocator.settings import (
     segment_bytes,
 )
 
+ADDRESSES = 1 << 46
+"""Bytes of addresses that an expandable segment may grow into: more than any device has, so that one is enough. torch
+takes 1 1/8 of the device's memory (`find_expandable_block`) and begins another segment where that is used up."""
+
 Pool = tuple[int, bool, int]
 """Stream, whether it is the pool of small requests, and the id of the memory pool (0: the allocator's own)."""
 
@@ -37,6 +41,7 @@ class Block:
         used: a tensor holds it, or a stream may still use it.
         before, after: its neighbours in the segment.
         mapped: there is memory behind its addresses; only an expandable segment has others.
+        since: how many large requests there had been when it became free.
     """
 
     address: int
@@ -46,6 +51,7 @@ class Block:
     before: Block | None = None
     after: Block | None = None
     mapped: bool = True
+    since: int = 0
 
     @property
     def whole(self) -> bool:
@@ -80,7 +86,8 @@ class Allocator:
     allocated: int = 0
     counts: Counts = field(default_factory=Counts)
     _free: dict[Pool, list[tuple[int, int, Block]]] = field(default_factory=dict)
-    _tails: dict[Pool, Block] = field(default_factory=dict)
+    _heads: dict[Pool, Block] = field(default_factory=dict)  # first blocks of expandable segments; they stay the first
+    _large_requests: int = 0
     _next_address: int = 1 << 40
 
     def allocate(self, request: int, stream: int = 0, pool_id: int = 0) -> Block:
@@ -137,14 +144,19 @@ class Allocator:
         """All free blocks that have memory behind them."""
         return [block for entries in self._free.values() for _, _, block in entries]
 
+    def inactive_split_bytes(self) -> int:
+        """Free bytes in segments in use; those of expandable segments do not count, as in torch's statistics."""
+        return sum(block.size for block in self.free_blocks() if not block.whole and not self._expandable(block))
+
     def empty_cache(self) -> None:
-        """Gives back what can be given back."""
-        for entries in list(self._free.values()):
-            for _, _, block in list(entries):
+        """Gives back what can be given back; memory pools keep what they have, as long as a graph may use it."""
+        for pool, entries in list(self._free.items()):
+            for _, _, block in [] if pool[2] else list(entries):
                 self._give_back(block)
 
     def _fitting(self, pool: Pool, size: int) -> Block | None:
         """The smallest free block that is large enough, of equals the one at the lowest address."""
+        self._large_requests += not pool[1] and not pool[2]
         entries = self._free.get(pool)
         if not entries:
             return None
@@ -182,11 +194,7 @@ class Allocator:
         return (limit is None or size < limit) and remaining > SMALL_REQUEST
 
     def _split(self, block: Block, size: int) -> None:
-        rest = Block(block.address + size, block.size - size, block.pool, before=block, after=block.after)
-        if block.after is not None:
-            block.after.before = rest
-        block.after, block.size = rest, size
-        self._put(rest)
+        self._put(self._cut(block, size))
 
     def _merged(self, block: Block) -> Block:
         """One block of a free block and its free neighbours, which leave their pool."""
@@ -207,6 +215,7 @@ class Allocator:
         return block
 
     def _put(self, block: Block) -> None:
+        block.since = self._large_requests
         insort(self._free.setdefault(block.pool, []), (block.size, block.address, block), key=_order)
 
     def _take(self, block: Block) -> None:
@@ -215,13 +224,13 @@ class Allocator:
 
     def _grown(self, pool: Pool, size: int) -> Block:
         """A block from the driver; where it has none left the cache is emptied first."""
-        self._collect_garbage(size)
+        self._collect_garbage()
         block = self._from_driver(pool, size)
         if block is not None:
             return block
-        self.counts.retries += 1
         if self._release_for(pool, size) and (block := self._from_driver(pool, size)) is not None:
             return block
+        self.counts.retries += 1
         self.empty_cache()
         block = self._from_driver(pool, size)
         if block is None:
@@ -230,7 +239,7 @@ class Allocator:
         return block
 
     def _from_driver(self, pool: Pool, size: int) -> Block | None:
-        if self.settings.expandable and not pool[2]:
+        if self.settings.expandable:
             return self._mapped(pool, size)
         length = segment_bytes(size)
         if self.capacity is not None and self.reserved + length > self.capacity:
@@ -242,49 +251,44 @@ class Allocator:
         return block
 
     def _mapped(self, pool: Pool, size: int) -> Block | None:
-        """A block from an expandable segment: free memory and addresses without memory in a row, lowest first."""
-        page = SMALL_SEGMENT if pool[1] else LARGE_SEGMENT
-        start = self._room(pool, size)
-        end = start.address + size
-        missing: list[Block] = []
-        block: Block | None = start
-        while block is not None and block.address < end:
-            if not block.mapped:
-                missing.append(block)
-            block = block.after
-        needed = [
-            min(hole.size, -(-(min(end, hole.address + hole.size) - hole.address) // page) * page) for hole in missing
-        ]
-        if self.capacity is not None and self.reserved + sum(needed) > self.capacity:
-            return None
-        block = start
-        if block.mapped:
+        """A block from an expandable segment: free memory and addresses without memory in a row, lowest first.
+
+        Memory that was mapped before the driver had no more stays where it is, free.
+        """
+        block = self._room(pool, size)
+        if block is not None and not block.mapped:
+            block = self._map(block, size)
+        while block is not None and block.size < size:
+            block = self._map(block.after, size - block.size) if block.after is not None else None
+        if block is not None:
             self._take(block)
-        for hole, length in zip(missing, needed, strict=True):
-            self._map(hole, length)
-            self.counts.device_allocs += 1
-            if hole is not start:
-                block = self._joined(block, hole)
-        after = block.after
-        while block.size < size and after is not None and after.mapped and not after.used:
-            self._take(after)
-            block = self._joined(block, after)
-            after = block.after
         return block
 
-    def _map(self, hole: Block, length: int) -> None:
-        """Memory for the first bytes of addresses without."""
+    def _map(self, hole: Block, size: int) -> Block | None:
+        """Memory for the first bytes of addresses without, as whole pages: a free block, with its free neighbours."""
+        page = _page(hole.pool)
+        length = min(hole.size, -(-size // page) * page)
+        if self.capacity is not None and self.reserved + length > self.capacity:
+            return None
         if length < hole.size:
-            rest = Block(
-                hole.address + length, hole.size - length, hole.pool, before=hole, after=hole.after, mapped=False
-            )
-            if hole.after is not None:
-                hole.after.before = rest
-            elif self._tails.get(hole.pool) is hole:
-                self._tails[hole.pool] = rest
-            hole.after, hole.size = rest, length
+            self._cut(hole, length)
         hole.mapped = True
         self.reserved += length
+        self.counts.device_allocs += 1
+        block = self._merged(hole)
+        self._put(block)
+        return block
+
+    @staticmethod
+    def _cut(block: Block, size: int) -> Block:
+        """What is left of a block behind its first bytes; it is in no pool yet."""
+        rest = Block(
+            block.address + size, block.size - size, block.pool, before=block, after=block.after, mapped=block.mapped
+        )
+        if block.after is not None:
+            block.after.before = rest
+        block.after, block.size = rest, size
+        return rest
 
     @staticmethod
     def _joined(first: Block, second: Block) -> Block:
@@ -294,29 +298,24 @@ class Allocator:
             second.after.before = first
         return first
 
-    def _room(self, pool: Pool, size: int) -> Block:
+    def _room(self, pool: Pool, size: int) -> Block | None:
         """Where so many bytes in a row are free or without memory, at the lowest addresses that have a hole."""
-        tail = self._tails.get(pool)
-        if tail is None:
-            tail = Block(self._next_address, 1 << 46, pool, mapped=False)
-            self._next_address += 1 << 46
-            self._tails[pool] = tail
-        first: Block = tail
-        holes = []
-        block: Block | None = tail
+        block: Block | None = self._heads.get(pool)
+        if block is None:
+            block = self._heads[pool] = Block(self._next_address, ADDRESSES, pool, mapped=False)
+            self._next_address += ADDRESSES
         while block is not None:
             if not block.mapped:
-                holes.append(block)
-            block = block.before
-        for hole in reversed(holes):
-            first = hole.before if hole.before is not None and not hole.before.used else hole
-            length, block = 0, first
-            while length < size and block is not None and not block.used:
-                length += block.size
-                block = block.after
-            if length >= size:
-                return first
-        return first
+                first = block.before if block.before is not None and not block.before.used else block
+                length = 0
+                each: Block | None = first
+                while length < size and each is not None and not each.used:
+                    length += each.size
+                    each = each.after
+                if length >= size:
+                    return first
+            block = block.after
+        return None
 
     def _release_for(self, pool: Pool, size: int) -> bool:
         """Gives back free segments, just enough of them for a request; only where large blocks are not split."""
@@ -340,72 +339,67 @@ class Allocator:
 
     def _give_back(self, block: Block) -> None:
         """Returns a free block's memory to the driver, as far as it makes up whole segments or pages."""
-        if block is not None and self._tails.get(block.pool) is not None and not block.pool[2]:
+        if self._expandable(block):
             self._unmap(block)
         elif block.whole:
             self._take(block)
             self.reserved -= block.size
             self.counts.device_frees += 1
 
+    def _expandable(self, block: Block) -> bool:
+        head = self._heads.get(block.pool)
+        return head is not None and head.address <= block.address < head.address + ADDRESSES
+
     def _unmap(self, block: Block) -> None:
-        page = SMALL_SEGMENT if block.pool[1] else LARGE_SEGMENT
-        base = self._base(block)
+        """Takes the memory from a free block as far as it makes up whole pages; what is left at its ends stays free."""
+        page, base = _page(block.pool), self._heads[block.pool].address
         start = base + -(-(block.address - base) // page) * page
         end = base + (block.address + block.size - base) // page * page
         if end <= start:
             return
         self._take(block)
         if start > block.address:
-            rest = Block(start, block.address + block.size - start, block.pool, before=block, after=block.after)
-            if block.after is not None:
-                block.after.before = rest
-            block.after, block.size = rest, start - block.address
+            rest = self._cut(block, start - block.address)
             self._put(block)
             block = rest
         if end < block.address + block.size:
-            rest = Block(end, block.address + block.size - end, block.pool, before=block, after=block.after)
-            if block.after is not None:
-                block.after.before = rest
-            block.after, block.size = rest, end - block.address
-            self._put(rest)
+            self._put(self._cut(block, end - block.address))
         block.mapped = False
         self.reserved -= block.size
         self.counts.device_frees += 1
-        after = block.after
-        if after is not None and not after.mapped:
-            if self._tails.get(block.pool) is after:
-                self._tails[block.pool] = block
-            self._joined(block, after)
-        before = block.before
-        if before is not None and not before.mapped:
-            if self._tails.get(block.pool) is block:
-                self._tails[block.pool] = before
-            self._joined(before, block)
+        if block.after is not None and not block.after.mapped:
+            self._joined(block, block.after)
+        if block.before is not None and not block.before.mapped:
+            self._joined(block.before, block)
 
-    @staticmethod
-    def _base(block: Block) -> int:
-        while block.before is not None:
-            block = block.before
-        return block.address
+    def _collect_garbage(self) -> None:
+        """Above a share of the device, free segments of large requests are given back before growing, the oldest first.
 
-    def _collect_garbage(self, size: int) -> None:
-        """Above a share of the device, free segments that were not used for long are given back before growing.
-
-        The allocator counts for each block how often another was taken since; the model gives back the largest first,
-        as all wait equally long in a step that repeats.
+        The age of a block is how many large requests there were since it became free. Those as old as the mean or older
+        go, all of them, and again until it is enough.
         """
         threshold, capacity = self.settings.gc_threshold, self.capacity
-        if threshold is None or capacity is None or self.reserved <= threshold * capacity:
+        if threshold is None or capacity is None:
             return
-        wanted = self.reserved - int(threshold * capacity)
-        for _, _, block in sorted(
-            (entry for entries in self._free.values() for entry in entries), key=_order, reverse=True
-        ):
-            if wanted <= 0:
-                return
-            if block.whole and not block.pool[1]:
-                wanted -= block.size
-                self._give_back(block)
+        limit = int(threshold * capacity)
+        left = [
+            block
+            for (_, small, owner), entries in self._free.items()
+            if not small and not owner and self.reserved > limit
+            for _, _, block in entries
+            if block.whole
+        ]
+        while left and self.reserved > limit:
+            mean = sum(block.since for block in left) / len(left)
+            for block in left:
+                if block.since <= mean:
+                    self._give_back(block)
+            left = [block for block in left if block.since > mean]
+
+
+def _page(pool: Pool) -> int:
+    """Bytes that an expandable segment maps and unmaps at once."""
+    return SMALL_SEGMENT if pool[1] else LARGE_SEGMENT
 
 
 def _order(entry: tuple[int, int, Block]) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class Outcome:
         grown_bytes: asked from the driver during the replay.
         device_allocs, device_frees, retries, ooms: how often.
         largest_free_bytes: largest free block at the end.
-        inactive_split_bytes: free at the end, in segments in use.
+        inactive_split_bytes: free at the end, in segments in use that are not expandable.
         unknown_frees: releases of allocations that nobody began.
         placed: address of each allocation that the replay made, by key.
     """
@@ -85,7 +85,8 @@ def replay(
         events: in order.
         settings: of the allocator.
         start: segments that are there already.
-        capacity_bytes: memory that the driver has; None: without end.
+        capacity_bytes: memory that the driver has; None: without end. A threshold for garbage collection is a share of
+            it, as in torch once `set_per_process_memory_fraction` was called; before that torch ignores the threshold.
     """
     allocator = Allocator(settings, capacity_bytes)
     live: dict[int, Block] = {}
@@ -131,7 +132,7 @@ def replay(
         retries=counts.retries,
         ooms=counts.ooms,
         largest_free_bytes=max((block.size for block in free), default=0),
-        inactive_split_bytes=sum(block.size for block in free if not block.whole),
+        inactive_split_bytes=allocator.inactive_split_bytes(),
         unknown_frees=unknown,
         placed=placed,
     )

@@ -82,17 +82,23 @@ def parse(text: str) -> AllocatorSettings:
 
 
 def _divisions(text: str) -> tuple[int, ...]:
-    """One number for all sizes, or `256:1,512:2,>:8`: sizes in MiB, the last for all beyond."""
+    """One number for all sizes, or `256:1,512:2,>:8`: sizes in MiB; the first counts for all below, `>` for all beyond.
+
+    Sizes between two that are listed have no divisions (`parseRoundUpPower2Divisions`, c10/core/AllocatorConfig.cpp).
+    """
     if ":" not in text:
         return (int(text or 0),) * _INTERVALS
-    made, reached, last = [0] * _INTERVALS, 0, 0
-    for part in text.replace(" ", "").split(","):
+    made, last = [0] * _INTERVALS, 0
+    for number, part in enumerate(text.replace(" ", "").split(",")):
         upto, value = part.split(":")
-        end = _INTERVALS if upto == ">" else min(int(upto).bit_length(), _INTERVALS)
-        last = int(value)
-        made[reached:end] = [last] * (end - reached)
-        reached = end
-    return tuple(made[:_INTERVALS])
+        if upto == ">":
+            made[last + 1 :] = [int(value)] * (_INTERVALS - last - 1)
+            continue
+        last = min(max(int(upto).bit_length() - 1, 0), _INTERVALS - 1)
+        if number == 0:
+            made[:last] = [int(value)] * last
+        made[last] = int(value)
+    return tuple(made)
 
 
 def recorded(settings: Mapping[str, Any]) -> AllocatorSettings:
