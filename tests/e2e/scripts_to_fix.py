@@ -258,3 +258,30 @@ for step in range(40):
     optimizer.step()
 dist.destroy_process_group()
 """
+
+GROWING = '''"""Learns to tell noise apart, and watches how much a second, noisier pass differs: the sum keeps every graph."""
+
+import torch
+import torch.nn as nn
+
+
+def main():
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 4))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    drift = 0.0
+    for _ in range(60):
+        x = torch.randn(256, 64)
+        y = torch.randint(0, 4, (256,))
+        scores = net(x)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(scores, y).backward()
+        optimizer.step()
+        again = net(x + 0.1 * torch.randn_like(x))
+        drift += (again - scores.detach()).square().mean()
+    print("mean drift", float(drift) / 60)
+
+
+if __name__ == "__main__":
+    main()
+'''

@@ -15,7 +15,7 @@ from gpudoctor.diagnosis import from_json
 from gpudoctor.engine.rulefile import load_rules
 from gpudoctor.fix import plan
 from tests.e2e.conftest import Checked, gpudoctor
-from tests.e2e.scripts_to_fix import ACCUMULATING, ATTENTIVE, COMPILED, CONVOLVED, EAGER, SLOW_READS
+from tests.e2e.scripts_to_fix import ACCUMULATING, ATTENTIVE, COMPILED, CONVOLVED, EAGER, GROWING, SLOW_READS
 
 CERTAIN: dict[tuple[str, str], str] = {
     ("GD102", "drop_last"): COMPILED,
@@ -32,6 +32,7 @@ CERTAIN: dict[tuple[str, str], str] = {
     ("GD306", "keep_cache"): EAGER,
     ("GD404", "dedent"): CONVOLVED,
     ("GD409", "no_bias"): CONVOLVED,
+    ("GD504", "detach"): GROWING,
     ("GD505", "drop"): EAGER,
     ("GD601", "workers"): SLOW_READS,
     ("GD603", "persistent"): ATTENTIVE,
