@@ -1,0 +1,71 @@
+"""The Diagnosis: what was found, as frozen data; each part in a module of its own."""
+
+from __future__ import annotations
+
+from gpudoctor.diagnosis.compiling import Break, Compilation, CompiledFrame, WhatIf
+from gpudoctor.diagnosis.finding import (
+    COMPILE_TIME,
+    SEVERITIES,
+    Change,
+    Evidence,
+    Finding,
+    Grade,
+    Location,
+    NotMeasured,
+    Passed,
+    Remedy,
+    Saving,
+    Severity,
+    SourceLine,
+    appliable,
+)
+from gpudoctor.diagnosis.memory import AllocatorReplay, DeviceMemory, Memory, MemoryReading, MemoryShare, SegmentUse
+from gpudoctor.diagnosis.run import Run, run_failed
+from gpudoctor.diagnosis.steps import Budget, BudgetShare, CriticalPath, PathShare, Replay, StepTime
+from gpudoctor.diagnosis.whole import SCHEMA, Diagnosis, from_json, json_schema, to_json, without_source
+from gpudoctor.diagnosis.work import GeneratedKernel, Lane, Timeline, Work
+
+__all__ = [
+    "COMPILE_TIME",
+    "SCHEMA",
+    "SEVERITIES",
+    "AllocatorReplay",
+    "Break",
+    "Budget",
+    "BudgetShare",
+    "Change",
+    "Compilation",
+    "CompiledFrame",
+    "CriticalPath",
+    "DeviceMemory",
+    "Diagnosis",
+    "Evidence",
+    "Finding",
+    "GeneratedKernel",
+    "Grade",
+    "Lane",
+    "Location",
+    "Memory",
+    "MemoryReading",
+    "MemoryShare",
+    "NotMeasured",
+    "Passed",
+    "PathShare",
+    "Remedy",
+    "Replay",
+    "Run",
+    "Saving",
+    "SegmentUse",
+    "Severity",
+    "SourceLine",
+    "StepTime",
+    "Timeline",
+    "WhatIf",
+    "Work",
+    "appliable",
+    "from_json",
+    "json_schema",
+    "run_failed",
+    "to_json",
+    "without_source",
+]
