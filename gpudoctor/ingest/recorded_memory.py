@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpudoctor.analysis.memory import tables as memory
+from gpudoctor.analysis.memory.reading import reading
 from gpudoctor.columns import MISSING, Columns, coded
 from gpudoctor.errors import InputError
 from gpudoctor.ingest.snapshot import contents
@@ -46,7 +47,7 @@ def tables(
     capacity = {int(device): int(size) for device, size in run.get("gpu_memory", [])}
     if failed:
         capacity.setdefault(int(failed["device"]), int(failed["capacity_bytes"]))
-    made = memory.tables(memory.reading(read, known, files.name), capacity)
+    made = memory.tables(reading(read, known, files.name), capacity)
     if failed and "allocator" in made:
         made["allocator"] = _with_failure(made["allocator"], failed)
     missing = {name: "the snapshot has no recorded history" for name in (*_TABLES, _REPLAYS) if name not in made}

@@ -129,7 +129,7 @@ def memory_of(tensor: Any) -> Memory | None:
             return None
         storage = tensor.untyped_storage()
         address, size = int(storage.data_ptr()), int(storage.nbytes())
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError):  # its storage was freed, or is one without an address
         return None
     return Memory(address, size, tensor.numel() * tensor.element_size(), bool(tensor.is_cuda)) if size else None
 

@@ -30,7 +30,7 @@ def write(paper: Paper, memory: Memory | None) -> None:
         _rows(paper, f"{peak}, by category", memory_words.by_category(memory, device.device))
         _rows(
             paper,
-            f"{memory_words.peak_title(memory)}, by line (→ the peak without it)",
+            f"{peak}, by line (→ the peak without it)",
             memory_words.peak_rows(memory, device.device),
         )
         _rows(paper, "Free but kept, by the line that keeps it", memory_words.kept_rows(memory, device.device))

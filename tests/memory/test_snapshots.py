@@ -10,7 +10,8 @@ import pytest
 
 from gpudoctor.analysis.allocator.replay import replay
 from gpudoctor.analysis.allocator.settings import recorded
-from gpudoctor.analysis.memory import sequence, tables
+from gpudoctor.analysis.memory import sequence
+from gpudoctor.analysis.memory.reading import reading
 from gpudoctor.ingest.snapshot.contents import ACTIONS, read
 from gpudoctor.ingest.snapshot.load import load
 from tests.shared_traces import shared_trace
@@ -48,21 +49,21 @@ def test_what_a_segment_has_adds_up_to_its_size(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SIZES if name not in ("silmont_mem", "yiyi_oom_snapshot")])
 def test_the_model_places_every_recorded_allocation_where_torch_did_and_never_grows(name: str) -> None:
-    reading = tables.reading(read(path(name)))
-    start = sequence.beginning(reading.allocations, reading.segments, 0)
-    outcome = replay(sequence.events(reading.allocations, 0), recorded(reading.contents.settings), start)
-    placed = {key: int(reading.allocations.address[key]) for key in outcome.placed}
+    made = reading(read(path(name)))
+    start = sequence.beginning(made.allocations, made.segments, 0)
+    outcome = replay(sequence.events(made.allocations, 0), recorded(made.contents.settings), start)
+    placed = {key: int(made.allocations.address[key]) for key in outcome.placed}
     assert (outcome.grown_bytes, outcome.unknown_frees) == (0, 0)
     assert outcome.placed == placed
     assert (outcome.reserved_bytes, outcome.allocated_bytes) == SIZES[name][1:3]
 
 
 def test_the_model_rebuilds_a_history_from_nothing_to_the_byte() -> None:
-    reading = tables.reading(read(path("silmont_mem")))
-    trace, grown = reading.contents.trace, ACTIONS.index("segment_alloc")
+    made = reading(read(path("silmont_mem")))
+    trace, grown = made.contents.trace, ACTIONS.index("segment_alloc")
     recorded_growth = np.cumsum(trace.bytes[trace.action == grown]).tolist()
-    events = list(sequence.events(reading.allocations, 0))
-    settings = recorded(reading.contents.settings)
+    events = list(sequence.events(made.allocations, 0))
+    settings = recorded(made.contents.settings)
     reached = [replay(events[: count + 1], settings).reserved_bytes for count in range(len(events))]
     assert list(dict.fromkeys(reached)) == recorded_growth
     assert reached[-1] == SIZES["silmont_mem"][1]

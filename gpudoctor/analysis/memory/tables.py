@@ -2,71 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpudoctor.analysis.memory import curve as curves
-from gpudoctor.analysis.memory.categories import CATEGORIES, categories
-from gpudoctor.analysis.memory.lifetimes import NEVER, Allocations, Integers, allocations
-from gpudoctor.analysis.memory.places import NOWHERE, Place, places
+from gpudoctor.analysis.memory.allocators import allocator, failed_requests, failure
+from gpudoctor.analysis.memory.categories import CATEGORIES
+from gpudoctor.analysis.memory.lifetimes import NEVER, Integers
+from gpudoctor.analysis.memory.places import NOWHERE
 from gpudoctor.analysis.memory.predictions import predictions
-from gpudoctor.analysis.memory.state import Segments, segments
+from gpudoctor.analysis.memory.reading import Reading, devices, has_history, times_ns
 from gpudoctor.columns import MISSING, Coded, Columns, coded, of_rows
-from gpudoctor.ingest.snapshot.contents import ACTIONS, STATES, Contents
+from gpudoctor.ingest.snapshot.contents import STATES
 
 WITHOUT = 10
 """Lines for which the peak is worked out anew without them."""
-
-_LAST_OF_BLOCKS = ACTIONS.index("free")
-_OOM, _GROWN, _SHRUNK = ACTIONS.index("oom"), ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A snapshot and what follows from it.
-
-    Attributes:
-        contents: what the file says.
-        places: of each stack.
-        allocations, category: of each allocation what it is and holds.
-        known: category that the run itself knew, by (device, address); it goes before what is inferred.
-        segments: at the end.
-    """
-
-    contents: Contents
-    places: Sequence[Place]
-    allocations: Allocations
-    category: Integers
-    inferred: NDArray[np.bool_]
-    segments: Segments
-
-
-def reading(
-    contents: Contents,
-    known: Mapping[tuple[int, int], str] | None = None,
-    name: Callable[[str], str | None] | None = None,
-) -> Reading:
-    """Works out lifetimes and categories.
-
-    Args:
-        contents: the snapshot.
-        known: category by (device, address) of what was alive at its end, from the run's own objects.
-        name: gives the shown name of a user's file, None for a library's.
-    """
-    found, made = places(contents.stacks, name), allocations(contents)
-    category = categories(made, found, contents.trace)
-    inferred = np.ones(len(made), bool)
-    if known:
-        alive = np.flatnonzero(made.died == NEVER).tolist()
-        for row in alive:
-            said = known.get((int(made.device[row]), int(made.address[row])))
-            if said in CATEGORIES:
-                category[row], inferred[row] = CATEGORIES.index(said), False
-    return Reading(contents, found, made, category, inferred, segments(contents))
 
 
 def tables(read: Reading, capacity: Mapping[int, int] | None = None) -> dict[str, Columns]:
@@ -81,7 +34,7 @@ def tables(read: Reading, capacity: Mapping[int, int] | None = None) -> dict[str
         "blocks": _blocks(read),
         "fragmentation": _fragmentation(read),
         "memory_peak": _peak(read),
-        "allocator": _allocator(read, capacity or {}),
+        "allocator": allocator(read, capacity or {}),
     }
     if has_history(read):
         shapes |= {"allocations": _allocations(read), "memory_curve": _curve(read)}
@@ -93,35 +46,18 @@ def tables(read: Reading, capacity: Mapping[int, int] | None = None) -> dict[str
 def _replays(read: Reading, capacity: Mapping[int, int]) -> list[dict[str, Any]]:
     settings = read.contents.settings
     made = [
-        predictions(read.allocations, device, settings, _room(read, device, capacity), _failed(read, device))
+        predictions(read.allocations, device, settings, _room(read, device, capacity), failed_requests(read, device))
         for device in devices(read)
     ]
     return [row for rows in made for row in rows]
 
 
-def _failed(read: Reading, device: int) -> list[tuple[int, int]]:
-    """Entry and bytes of the requests of a device that failed."""
-    trace = read.contents.trace
-    rows = np.flatnonzero((trace.device == device) & (trace.action == _OOM))
-    return list(zip(rows.tolist(), trace.bytes[rows].tolist(), strict=True))
-
-
 def _room(read: Reading, device: int, capacity: Mapping[int, int]) -> int | None:
     """What there is at most: at a failed request what it held and the driver had left; else the device."""
-    failed = _oom(read, device)
+    failed = failure(read, device)
     if failed["oom_device_free_bytes"] is not None:
         return int(failed["oom_reserved_bytes"]) + int(failed["oom_device_free_bytes"])
     return capacity.get(device)
-
-
-def has_history(read: Reading) -> bool:
-    """Whether the allocator's history was recorded; without, a snapshot has an entry of itself at most."""
-    return bool((read.contents.trace.action <= _LAST_OF_BLOCKS).any())
-
-
-def devices(read: Reading) -> list[int]:
-    """GPU indices that have a segment or an allocation."""
-    return sorted({*read.segments.device.tolist(), *read.allocations.device.tolist()})
 
 
 def _place(read: Reading, stacks: Integers, category: Integers, inferred: NDArray[np.bool_] | None) -> dict[str, Any]:
@@ -247,14 +183,6 @@ def _each(values: Integers, rows: Iterable[Integers]) -> Integers:
     return np.array([values[members].sum() for members in rows], np.int64)
 
 
-def _ns(read: Reading, entries: Integers) -> Integers:
-    """Times of entries from the history's first, null for none."""
-    time = read.contents.trace.time_us
-    if not len(time) or not time.any():
-        return np.full(len(entries), MISSING, np.int64)
-    return np.where(entries == NEVER, MISSING, (time[entries] - time[time > 0].min()) * 1000)
-
-
 def _allocations(read: Reading) -> Columns:
     made = read.allocations
     peaks = np.zeros(len(made), bool)
@@ -267,9 +195,9 @@ def _allocations(read: Reading) -> Columns:
         "bytes": made.bytes,
         "requested_bytes": np.where(made.requested < 0, MISSING, made.requested),
         "stream": made.stream,
-        "start_ns": _ns(read, made.born),
-        "release_ns": _ns(read, made.released),
-        "end_ns": _ns(read, made.died),
+        "start_ns": times_ns(read, made.born),
+        "release_ns": times_ns(read, made.released),
+        "end_ns": times_ns(read, made.died),
         "at_peak": peaks,
         **_place(read, made.stack, read.category, read.inferred),
     }
@@ -279,7 +207,7 @@ def _curve(read: Reading) -> Columns:
     parts = [(device, *curves.curve(read.allocations, device).thinned()) for device in devices(read)]
     return {
         "device": np.concatenate([np.full(len(entries), device, np.int64) for device, entries, _ in parts]),
-        "time_ns": np.concatenate([_ns(read, entries) for _, entries, _ in parts]),
+        "time_ns": np.concatenate([times_ns(read, entries) for _, entries, _ in parts]),
         "allocated_bytes": np.concatenate([levels for _, _, levels in parts]),
     }
 
@@ -319,89 +247,3 @@ def _without(read: Reading, device: int, row: int) -> int:
     )
     left_out = same[made.stack] & (read.category == read.category[row])
     return curves.curve(made, device, left_out).peak_bytes
-
-
-def _allocator(read: Reading, capacity: Mapping[int, int]) -> Columns:
-    rows = [_of_device(read, device, capacity.get(device)) for device in devices(read)]
-    names = rows[0] if rows else ()
-    made: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
-    columns: dict[str, Any] = {}
-    for name, cells in made.items():
-        if name in ("oom_file", "oom_function"):
-            columns[name] = coded(np.arange(len(cells)), cells)
-        elif name == "expandable_segments":
-            columns[name] = np.array([-1 if cell is None else cell for cell in cells], np.int8)
-        elif name == "gc_threshold":
-            columns[name] = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
-        else:
-            columns[name] = np.array([MISSING if cell is None else cell for cell in cells], np.int64)
-    return columns
-
-
-def _of_device(read: Reading, device: int, capacity: int | None) -> dict[str, Any]:
-    each, trace = read.segments, read.contents.trace
-    mine, entries = each.device == device, trace.device == device
-    whole = curves.curve(read.allocations, device)
-    peak = _ns(read, np.array([whole.peak_entry]))[0]
-    grown = _count(trace.action, entries, _GROWN)
-    shrunk = _count(trace.action, entries, _SHRUNK)
-    return {
-        "device": device,
-        "reserved_bytes": int(each.total[mine].sum()),
-        "allocated_bytes": int(each.live[mine].sum()),
-        "active_bytes": int((each.live + each.pending)[mine].sum()),
-        "cached_bytes": int(each.total[mine & ~each.kept].sum()),
-        "inactive_split_bytes": int(each.free[mine & each.kept].sum()),
-        "largest_free_bytes": int(each.largest_free[mine].max(initial=0)),
-        "segments": int(mine.sum()),
-        "small_reserved_bytes": int(each.total[mine & each.small].sum()),
-        "peak_bytes": whole.peak_bytes if (trace.action[entries] <= _LAST_OF_BLOCKS).any() else None,
-        "peak_ns": None if peak == MISSING else int(peak),
-        "entries": int(entries.sum()),
-        "segment_allocs": grown if grown or shrunk else None,
-        "segment_frees": shrunk if grown or shrunk else None,
-        **_oom(read, device),
-        "capacity_bytes": capacity,
-        **_settings(read.contents.settings),
-    }
-
-
-def _count(actions: Integers, mine: NDArray[np.bool_], names: Sequence[str]) -> int:
-    return int(np.isin(actions[mine], [ACTIONS.index(name) for name in names]).sum())
-
-
-def _oom(read: Reading, device: int) -> dict[str, Any]:
-    """The last request of a device that failed, and what there was then."""
-    trace, each = read.contents.trace, read.segments
-    failed = np.flatnonzero((trace.device == device) & (trace.action == _OOM))
-    names = ("bytes", "device_free_bytes", "reserved_bytes", "allocated_bytes", "file", "line", "function")
-    if not len(failed):
-        return {"ooms": 0 if (trace.device == device).any() else None} | {f"oom_{name}": None for name in names}
-    last = int(failed[-1])
-    after = (trace.device == device) & (np.arange(len(trace)) > last)
-    change = sum(
-        sign * int(trace.bytes[after & np.isin(trace.action, [ACTIONS.index(name) for name in kinds])].sum())
-        for sign, kinds in ((1, _GROWN), (-1, _SHRUNK))
-    )
-    place = read.places[trace.stack[last]] if trace.stack[last] >= 0 else NOWHERE
-    alive = curves.alive_at(read.allocations, device, last)
-    return {
-        "ooms": len(failed),
-        "oom_bytes": int(trace.bytes[last]),
-        "oom_device_free_bytes": trace.device_free.get(last),
-        "oom_reserved_bytes": int(each.total[each.device == device].sum()) - change,
-        "oom_allocated_bytes": int(read.allocations.bytes[alive].sum()),
-        "oom_file": place.file,
-        "oom_line": place.line if place.file else None,
-        "oom_function": place.function,
-    }
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    split, threshold = settings.get("max_split_size"), settings.get("garbage_collection_threshold")
-    expandable = settings.get("expandable_segments")
-    return {
-        "expandable_segments": expandable if isinstance(expandable, bool) else None,
-        "max_split_bytes": split if isinstance(split, int) and 0 < split < 1 << 62 else None,
-        "gc_threshold": float(threshold) if isinstance(threshold, (int, float)) and threshold > 0 else None,
-    }

@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor import profile as schema
 from gpudoctor.analysis.memory import tables as memory
 from gpudoctor.analysis.memory.predictions import MOST_ALLOCATIONS
+from gpudoctor.analysis.memory.reading import Reading, has_history, reading
 from gpudoctor.errors import InputError
 from gpudoctor.ingest.snapshot import contents
 from gpudoctor.profile import Profile
@@ -59,21 +60,21 @@ def beside(profile: Profile, path: Path) -> Profile:
     )
 
 
-def _read(path: Path) -> memory.Reading:
+def _read(path: Path) -> Reading:
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_dir():
         raise InputError(f"{path}: a folder; name the file that `torch.cuda.memory._dump_snapshot` wrote")
-    return memory.reading(contents.read(path))
+    return reading(contents.read(path))
 
 
-def _missing(read: memory.Reading) -> dict[str, str]:
-    if not memory.has_history(read):
+def _missing(read: Reading) -> dict[str, str]:
+    if not has_history(read):
         return dict.fromkeys(("allocations", "memory_curve", "allocator_replays"), _NO_HISTORY)
     return {"allocator_replays": _TOO_LONG}
 
 
-def _notes(read: memory.Reading) -> list[str]:
+def _notes(read: Reading) -> list[str]:
     notes = ["what memory holds is inferred from call stacks and lifetimes: a snapshot names no tensors"]
     if not read.contents.segments:
         notes.append("the snapshot has no segments: nothing was allocated on a GPU, or the cache was empty")
