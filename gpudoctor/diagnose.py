@@ -8,6 +8,7 @@ from dataclasses import replace
 import gpudoctor
 from gpudoctor.compilation import compilation, what_if
 from gpudoctor.config import Config, suggestion
+from gpudoctor.counting import counters, values
 from gpudoctor.critical_path import critical_path
 from gpudoctor.diagnosis import (
     COMPILE_TIME,
@@ -65,12 +66,14 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         by_id = {rule.id: rule for rule in rules}
         findings = tuple(_over(finding, by_id[finding.rule], run, config.total_steps) for finding in findings)
     held = memory(profile)
+    counted = counters(profile)
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
         verdict=verdict(run, findings, judged, compiled(profile), outcome.replay, held),
         budget=_budget(profile),
-        counters=_counters(profile),
+        counters=values(counted),
+        counted=counted,
         compilation=compilation(profile),
         what_if=what_if(profile),
         replay=outcome.replay,
@@ -226,40 +229,6 @@ def _observation(profile: Profile, step: int) -> str | None:
     steps = profile.table("steps")
     seen = steps.loc[steps["step"] == step, "observation"].dropna()
     return None if seen.empty else str(seen.iloc[0])
-
-
-def _counters(profile: Profile) -> dict[str, int | None]:
-    """Counts that do not depend on the machine's speed; null where not measured."""
-    ops, detail = profile.table("ops"), None
-    if profile.measured("ops"):
-        detail = ops[ops["observation"] == "detail"]
-        per_step = detail.groupby("step").size()
-        first = int(per_step.index[-1]) if len(per_step) else None
-        detail = detail[detail["step"] == first] if first is not None else None
-
-    def count(name: str, condition: str | None = None) -> int | None:
-        if not profile.measured(name):
-            return None
-        table = profile.table(name)
-        return len(table) if condition is None else len(table.query(condition, engine="python"))
-
-    aten = None if detail is None else int(detail["name"].str.startswith("aten::").sum())
-    reads = (
-        None
-        if detail is None
-        else int((detail["host_read"].fillna(False) & detail["owner"].eq("user").fillna(False)).sum())
-    )
-    graphs = None
-    if profile.measured("compilations"):
-        graphs = int(profile.table("compilations")["graph_ops"].fillna(0).gt(0).sum())
-    return {
-        "graphs": graphs,
-        "graph_breaks": count("graph_breaks"),
-        "recompiles": count("recompiles", "refused != True"),
-        "operators_per_step": aten,
-        "host_reads_per_step": reads,
-        "kernels": count("kernels"),
-    }
 
 
 def _step_times(profile: Profile) -> tuple[StepTime, ...]:

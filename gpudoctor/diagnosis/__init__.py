@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.diagnosis.compiling import Break, Compilation, CompiledFrame, WhatIf
+from gpudoctor.diagnosis.counting import CountAt, Counter, Scope, Unit
 from gpudoctor.diagnosis.finding import (
     COMPILE_TIME,
     SEVERITIES,
@@ -36,6 +37,8 @@ __all__ = [
     "Change",
     "Compilation",
     "CompiledFrame",
+    "CountAt",
+    "Counter",
     "CriticalPath",
     "DeviceMemory",
     "Diagnosis",
@@ -55,11 +58,13 @@ __all__ = [
     "Replay",
     "Run",
     "Saving",
+    "Scope",
     "SegmentUse",
     "Severity",
     "SourceLine",
     "StepTime",
     "Timeline",
+    "Unit",
     "WhatIf",
     "Work",
     "appliable",

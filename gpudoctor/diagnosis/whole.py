@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.diagnosis.compiling import Compilation, WhatIf
+from gpudoctor.diagnosis.counting import Counter
 from gpudoctor.diagnosis.finding import Finding, NotMeasured, Passed
 from gpudoctor.diagnosis.memory import Memory
 from gpudoctor.diagnosis.run import Run
@@ -26,6 +27,7 @@ class Diagnosis:
     `what_if` is null in scripts that compile, and when it was not measured.
     `replay` and `critical_path` are null when no profiled step has a dependency graph.
     `memory` is null without an allocator snapshot.
+    `counters` has the counts alone; `counted` says how each came about, and on which lines.
     `timeline` is for the page only: it is large, and null in JSON.
     """
 
@@ -33,6 +35,7 @@ class Diagnosis:
     verdict: str = ""
     budget: Budget | None = None
     counters: dict[str, int | None] = field(default_factory=dict)
+    counted: dict[str, Counter] = field(default_factory=dict)
     compilation: Compilation | None = None
     what_if: WhatIf | None = None
     replay: Replay | None = None
@@ -89,7 +92,12 @@ class Diagnosis:
 
 def without_source(diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis without the user's source: no excerpts, and no diffs, which quote it. Lines keep their numbers."""
-    return replace(diagnosis, findings=tuple(map(_bare, diagnosis.findings)))
+    counted = {name: _unquoted(counter) for name, counter in diagnosis.counted.items()}
+    return replace(diagnosis, findings=tuple(map(_bare, diagnosis.findings)), counted=counted)
+
+
+def _unquoted(counter: Counter) -> Counter:
+    return replace(counter, lines=tuple(replace(at, text="") for at in counter.lines))
 
 
 def _bare(finding: Finding) -> Finding:

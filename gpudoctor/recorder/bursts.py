@@ -114,7 +114,7 @@ class Bursts:
             self._plan.insert(0, Burst("light", 1))
         began = self._watch.now()
         burst = self._plan[0]
-        options: dict[str, Any] = {"with_stack": True, "record_shapes": True}
+        options: dict[str, Any] = {"with_stack": True, "record_shapes": True, "profile_memory": True}
         if burst.label == "detail" and sys.getprofile() is not None:  # cProfile, say: ours would switch it off
             burst.label = "light"  # without stacks nobody knows who called an operator: rules that ask must not pass
             self.notes.append("a Python profiler of the script's own runs: who called an operator is not known")

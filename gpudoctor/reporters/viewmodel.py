@@ -14,7 +14,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from gpudoctor.diagnosis import CriticalPath, Diagnosis, Evidence, Finding, Location, Remedy, Severity
-from gpudoctor.reporters import diff, path_words, prose, savings, wording, work_view
+from gpudoctor.reporters import counter_words, diff, path_words, prose, savings, wording, work_view
 from gpudoctor.reporters.budget_bar import BudgetBar, budget_bar
 from gpudoctor.reporters.compile_view import CompileView, compile_view
 from gpudoctor.reporters.memory_view import MemoryView, memory_view
@@ -212,7 +212,7 @@ def page(diagnosis: Diagnosis) -> Page:
         unjudged_count=plural(len(diagnosis.not_measured), "rule"),
         none_unjudged="Every rule was judged." if wording.judged_rules(diagnosis) else "No rule was asked for.",
         passed=tuple((one_line(rule.rule), one_line(rule.title)) for rule in diagnosis.passed),
-        counts_by_name=tuple(_counter(name, value) for name, value in diagnosis.counters.items()),
+        counts_by_name=counter_words.rows(diagnosis),
         environment=tuple((one_line(key), one_line(value)) for key, value in run.environment.items()),
         version=one_line(diagnosis.gpudoctor),
     )
@@ -326,10 +326,6 @@ def _table(evidence: Evidence) -> TableView:
         rows=tuple(tuple(prose.inline(cell) for cell in row) for row in rows),
         left_out=f"{format_count(left_out)} more rows are in diagnosis.json." if left_out else "",
     )
-
-
-def _counter(name: str, value: int | None) -> tuple[str, str]:
-    return one_line(name.replace("_", " ")), wording.NOT_MEASURED if value is None else format_count(value)
 
 
 def _started(text: str | None) -> str:
