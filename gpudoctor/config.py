@@ -12,6 +12,9 @@
     [tool.gpudoctor.rules.GD601]
     max_wait_ratio = 0.1            # a threshold of that rule
 
+    [tool.gpudoctor.tolerance]
+    operators_per_step = "5%"       # by how much a counter may rise in `compare` and `review`
+
 A key that is not known is an error, so that a typing mistake does not pass as a setting.
 """
 
@@ -25,11 +28,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
+from gpudoctor import counting
 from gpudoctor.errors import UsageError
 
 FailOn = Literal["error", "warning", "info", "never"]
 Value = int | float | str | bool
-_KEYS = ("rule-dirs", "select", "ignore", "fail-on", "budget", "preview", "total-steps", "rules")
+_KEYS = ("rule-dirs", "select", "ignore", "fail-on", "budget", "preview", "total-steps", "rules", "tolerance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Config:
         preview: whether preview rules run.
         total_steps: steps of the whole training, over which one-time costs are spread; None: over the steps seen.
         thresholds: threshold values by rule id and threshold name.
+        tolerance: by how much a counter may rise before it is worse, as a share, by its name.
     """
 
     path: Path | None = None
@@ -57,6 +62,7 @@ class Config:
     preview: bool = False
     total_steps: int | None = None
     thresholds: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
 
 
 def load_config(start: Path) -> Config:
@@ -127,6 +133,7 @@ def _config(path: Path, table: Mapping[str, Any]) -> Config:
         preview=_preview(path, table),
         total_steps=_total_steps(path, table),
         thresholds=_thresholds(path, table),
+        tolerance=_tolerance(path, table),
     )
 
 
@@ -182,6 +189,34 @@ def _thresholds(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Val
                 expected = "a finite number within 64 bits, a text or a boolean"
                 raise _wrong(path, f"rules.{rule}.{name}", value, expected)
     return {rule.upper(): dict(values) for rule, values in rules.items()}
+
+
+def _tolerance(path: Path, table: Mapping[str, Any]) -> dict[str, float]:
+    """Shares by counter; whether the counter exists is judged here, as a typing mistake would tolerate nothing."""
+    given = table.get("tolerance", {})
+    if not isinstance(given, dict):
+        raise _wrong(path, "tolerance", given, 'a table, e.g. operators_per_step = "5%"')
+    made: dict[str, float] = {}
+    for name, value in given.items():
+        if counting.kind(name) is None:
+            hint = suggestion(name, counting.COUNTERS) or f"; the counters are {', '.join(counting.COUNTERS)}"
+            raise UsageError(f"{path}: [tool.gpudoctor.tolerance] has no counter {name!r}{hint}")
+        share = _share(value)
+        if share is None:
+            raise _wrong(path, f"tolerance.{name}", value, 'a share of 0 or more, e.g. "5%" or 0.05')
+        made[name] = share
+    return made
+
+
+def _share(value: object) -> float | None:
+    """A share given as a number or as a percentage in a text; None for anything else."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            value = float(value.strip().removesuffix("%")) / 100
+        except ValueError:
+            return None
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if number and isinstance(value, int | float) and value >= 0 else None
 
 
 def _wrong(path: Path, key: str, value: object, expected: str) -> UsageError:

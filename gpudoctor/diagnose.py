@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import gpudoctor
+from gpudoctor.batch import batch
 from gpudoctor.compilation import compilation, what_if
 from gpudoctor.config import Config, suggestion
-from gpudoctor.counting import counters, values
+from gpudoctor.counting.counters import counters, values
 from gpudoctor.critical_path import critical_path
 from gpudoctor.diagnosis import (
     COMPILE_TIME,
@@ -197,6 +198,7 @@ def _run(profile: Profile) -> Run:
         step_count=int(facts.get("step_count", 0)),
         profiled_step_ns=facts.get("profiled_step_ns"),
         predicted_step_ns=facts.get("predicted_step_ns"),
+        batch=batch(profile),
         source=next((kind for kind in ("trace", "log", "snapshot") if kind in facts), "run"),
         stopped=facts.get("stopped"),
         script_exit=facts.get("script_exit"),

@@ -121,13 +121,9 @@ def write_report(diagnosis: Diagnosis, report: Path) -> None:
         UsageError: it cannot be written there.
     """
     from gpudoctor import reporters
-    from gpudoctor.errors import UsageError
+    from gpudoctor.cli.output import write_whole
 
-    try:
-        report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(reporters.render("html", diagnosis), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{report}: the report cannot be written ({error.strerror or error})") from None
+    write_whole(report, reporters.render("html", diagnosis), "the report")
 
 
 def _shown(path: Path) -> str:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.errors import UsageError
@@ -34,6 +35,28 @@ def standard_output() -> Iterator[TextIO]:
     except OSError as error:
         discard(stream)
         raise UsageError(f"standard output cannot be written ({error.strerror or error})") from None
+
+
+def write_whole(path: Path, text: str, what: str) -> None:
+    """Writes a file whole or not at all: beside its place first, then put there.
+
+    Args:
+        path: where; folders are made.
+        text: what, written as UTF-8.
+        what: what it is to the user, for the error.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise UsageError(f"{path}: {what} cannot be written ({error.strerror or error})") from None
 
 
 def text_width(most: int) -> int | None:

@@ -41,14 +41,14 @@ def report(
     from gpudoctor.cli.options import write_report
     from gpudoctor.cli.output import say, standard_output
     from gpudoctor.diagnose import diagnose
-    from gpudoctor.diagnosis import from_json, without_source
+    from gpudoctor.diagnosis import from_json, is_diagnosis, without_source
     from gpudoctor.engine.rulefile import load_rules
     from gpudoctor.ingest import open_path
     from gpudoctor.recording import is_recording
 
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; record a run with `gpudoctor check train.py`")
-    if _is_diagnosis(path):
+    if is_diagnosis(path):
         made = from_json(path.read_bytes(), str(path))
     else:
         config = configuration(select, ignore, preview, None, total_steps)
@@ -60,11 +60,3 @@ def report(
     if show and not webbrowser.open(place.resolve().as_uri()):
         say("gpudoctor: no browser can be started here; open the file above in one")
     return 0
-
-
-def _is_diagnosis(path: Path) -> bool:
-    """Whether a file is a diagnosis: its JSON begins with the run."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(200).replace(b" ", b"").replace(b"\n", b"").startswith(b'{"run":')

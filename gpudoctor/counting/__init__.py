@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.counting.counters import counters, values
 from gpudoctor.counting.names import COUNTERS, Kind, kind
+from gpudoctor.counting.words import amount
 
-__all__ = ["COUNTERS", "Kind", "counters", "kind", "values"]
+__all__ = ["COUNTERS", "Kind", "amount", "kind"]

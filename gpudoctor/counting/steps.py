@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gpudoctor.analysis import work
+from gpudoctor.analysis import flops, work
 from gpudoctor.counting.names import COUNTERS, Kind, kind, matmul
 from gpudoctor.counting.places import Places
 from gpudoctor.diagnosis import Counter
@@ -45,12 +45,17 @@ class StepCounts:
             return self._none(names, "ops")
         ops = self._profile.table("ops")
         name = ops["name"].astype(str)
-        reads = ops["host_read"].fillna(False).astype(bool) & ops["owner"].eq("user").fillna(False)
-        made = {
-            names[0]: self._counted(names[0], ops[name.str.startswith("aten::").to_numpy(bool)]),
-            names[1]: self._counted(names[1], ops[name.str.startswith(_NODE).to_numpy(bool)]),
-            names[2]: self._counted(names[2], ops[reads.to_numpy(bool)], lines_only=True),
-        }
+        nodes = name.str.startswith(_NODE).to_numpy(bool)
+        made = {names[0]: self._counted(names[0], ops[name.str.startswith("aten::").to_numpy(bool)])}
+        if nodes.any() or not name.str.contains("Backward", regex=False).any():
+            made[names[1]] = self._counted(names[1], ops[nodes])
+        else:
+            made |= self._none(names[1:2], why="the trace has backward functions, and not the engine that runs them")
+        if ops["owner"].notna().any():
+            reads = ops["host_read"].fillna(False).astype(bool) & ops["owner"].eq("user").fillna(False)
+            made[names[2]] = self._counted(names[2], ops[reads.to_numpy(bool)], lines_only=True)
+        else:
+            made |= self._none(names[2:3], why="nobody saw who calls: the trace has no Python stacks")
         if self._profile.measured("casts"):
             made[names[3]] = self._counted(names[3], self._profile.table("casts"), lines_only=True)
         else:
@@ -63,7 +68,10 @@ class StepCounts:
         if shaped.empty or not shaped["shapes"].notna().any():
             return {}
         done = work.of_calls(shaped)
-        known = np.isfinite(done.flops) & (done.dtype.codes >= 0)
+        products = done.owns & np.array([flops.kind(name) == "matrix" for name in shaped["name"]], bool)
+        known = products & np.isfinite(done.flops) & (done.dtype.codes >= 0)
+        if (products & ~known).any():  # a part of the work would look like the whole
+            return {}
         rows = shaped[["step", "file", "line"]][known].assign(
             flops=done.flops[known], dtype=[done.dtype.values[code] for code in done.dtype.codes[known]]
         )
@@ -107,14 +115,16 @@ class StepCounts:
         made = events[events["bytes"].gt(0).fillna(False).to_numpy(bool)]
         lines = self._profile.table("ops").drop_duplicates("op").set_index("op")[["file", "line"]]
         placed = made.join(lines, on="op")
+        counted = {
+            names[0]: self._counted(names[0], placed, lines_only=True),
+            names[1]: self._counted(names[1], placed, "bytes", lines_only=True),
+        }
+        if not made["address"].fillna(0).ne(0).all():
+            return counted | self._none(names[2:], why="the trace has no addresses of what was allocated")
         peaks = pd.DataFrame(
             [(step, _peak(rows)) for step, rows in events.groupby("step")], columns=["step", "bytes"]
         ).assign(file=None, line=None)
-        return {
-            names[0]: self._counted(names[0], placed, lines_only=True),
-            names[1]: self._counted(names[1], placed, "bytes", lines_only=True),
-            names[2]: self._counted(names[2], peaks, "bytes", lines_only=True),
-        }
+        return counted | {names[2]: self._counted(names[2], peaks, "bytes", lines_only=True)}
 
     def _counted(self, name: str, rows: pd.DataFrame, weight: str | None = None, lines_only: bool = False) -> Counter:
         """A counter of rows with a `step`, over every profiled step, or over those with lines only."""
@@ -139,8 +149,8 @@ class StepCounts:
             lines=self._places.lines(rows[rows["step"].eq(shown).to_numpy(bool)], weight),
         )
 
-    def _none(self, names: tuple[str, ...], table: str) -> dict[str, Counter]:
-        reason = self._profile.why_not(table)[0]
+    def _none(self, names: tuple[str, ...], table: str = "", why: str | None = None) -> dict[str, Counter]:
+        reason = why or self._profile.why_not(table)[0]
         return {name: Counter(None, (kind(name) or Kind(name)).unit, unknown=reason) for name in names}
 
 

@@ -23,7 +23,7 @@ from gpudoctor.diagnosis.finding import (
 from gpudoctor.diagnosis.memory import AllocatorReplay, DeviceMemory, Memory, MemoryReading, MemoryShare, SegmentUse
 from gpudoctor.diagnosis.run import Run, run_failed
 from gpudoctor.diagnosis.steps import Budget, BudgetShare, CriticalPath, PathShare, Replay, StepTime
-from gpudoctor.diagnosis.whole import SCHEMA, Diagnosis, from_json, json_schema, to_json, without_source
+from gpudoctor.diagnosis.whole import SCHEMA, Diagnosis, from_json, is_diagnosis, json_schema, to_json, without_source
 from gpudoctor.diagnosis.work import GeneratedKernel, Lane, Timeline, Work
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "Work",
     "appliable",
     "from_json",
+    "is_diagnosis",
     "json_schema",
     "run_failed",
     "to_json",

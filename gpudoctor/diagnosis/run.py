@@ -25,6 +25,7 @@ class Run:
         source: a run that gpudoctor recorded, a trace that somebody else did, or what has no steps: a compile log, an
             allocator snapshot.
         predicted_step_ns: what the profiled steps predict without the profiler, its cost per event taken off.
+        batch: size or shape of a step's batch, e.g. "32 samples"; null when not known.
         stopped: why the observation ended, one phrase.
         script_exit: the script's own exit code; null when gpudoctor stopped it.
         integrity: what limits the verdicts, a sentence each.
@@ -43,6 +44,7 @@ class Run:
     step_count: int = 0
     profiled_step_ns: int | None = None
     predicted_step_ns: int | None = None
+    batch: str | None = None
     source: Literal["run", "trace", "log", "snapshot"] = "run"
     stopped: str | None = None
     script_exit: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -125,6 +126,14 @@ def from_json(text: str | bytes, where: str = "diagnosis") -> Diagnosis:
         return msgspec.json.decode(text, type=Diagnosis)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not a gpudoctor diagnosis ({error})") from None
+
+
+def is_diagnosis(path: Path) -> bool:
+    """Whether a file is a diagnosis: its JSON begins with the run."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(200).replace(b" ", b"").replace(b"\n", b"").startswith(b'{"run":')
 
 
 def json_schema() -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.counting import kind
-from gpudoctor.diagnosis import Counter, Diagnosis, Unit
-from gpudoctor.reporters.wording import NOT_MEASURED, one_line
-from gpudoctor.units import format_bytes, format_count
+from gpudoctor.counting import amount, kind
+from gpudoctor.diagnosis import Counter, Diagnosis
+from gpudoctor.reporters.wording import one_line
 
 
 def rows(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
@@ -17,15 +16,6 @@ def title(name: str) -> str:
     """What a counter counts."""
     known = kind(name)
     return known.title if known else one_line(name.replace("_", " "))
-
-
-def amount(value: int | None, unit: Unit) -> str:
-    """A count with its unit."""
-    if value is None:
-        return NOT_MEASURED
-    if unit == "bytes":
-        return format_bytes(value)
-    return f"{format_count(value)} FLOP" if unit == "FLOP" else format_count(value)
 
 
 def _amount(diagnosis: Diagnosis, name: str) -> str:

@@ -23,6 +23,23 @@ _DATA_LIMIT_BYTES = 600_000
 _JSON_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in (*"<>&\u2028\u2029", *BIDI)})
 
 
+def page_of(template: str, view: object, data: str) -> str:
+    """A page without a script of its own, by its template.
+
+    Args:
+        template: file in the templates' folder.
+        view: what it shows, as `page`.
+        data: JSON that rides along, unless it is too large.
+    """
+    folder = templates_dir()
+    style = _asset(folder / "style.css")
+    text = _escaped(msgspec.json.format(data, indent=-1))
+    carried = text if len(text.encode()) <= _DATA_LIMIT_BYTES else None
+    policy = f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'"
+    made = _environment(folder).get_template(template)
+    return made.render(page=view, data=carried, style=Markup(style), policy=policy)
+
+
 def render(diagnosis: Diagnosis) -> str:
     """The page as text; write it as UTF-8."""
     folder = templates_dir()
