@@ -5,6 +5,7 @@ GpuDoctorError                exit 2   base: one message that says what was foun
 ├── InputError                exit 2   a file or folder is not what it should be
 ├── RecordingError            exit 2   a run could not be recorded
 ├── RuleError                 exit 2   a rule file is wrong, refused by the sandbox, or ran out of its limits
+├── ScriptError               exit 3   the user's script failed where nothing can be said without it
 └── InconclusiveError         exit 4   no verdict is possible (no step seen, too noisy, hardware differs)
 """
 
@@ -43,6 +44,12 @@ class RecordingError(GpuDoctorError):
 
 class RuleError(GpuDoctorError):
     """A rule file is wrong, was refused by the sandbox, or ran out of its limits."""
+
+
+class ScriptError(GpuDoctorError):
+    """The user's script failed where nothing can be said without it."""
+
+    exit_code = ExitCode.SCRIPT_FAILED
 
 
 class InconclusiveError(GpuDoctorError):

@@ -18,6 +18,7 @@ from gpudoctor import notebooks
 
 SOURCES_FILE = "sources.json"
 NAMES_FILE = "names.json"
+IMPORTED_FILE = "imported.json"
 MAX_FILE_BYTES = 512 * 1024  # a longer file is generated or data; an excerpt of it would not help
 MAX_TOTAL_BYTES = 8 * 1024 * 1024  # enough for hundreds of modules, small beside one trace
 
@@ -126,6 +127,7 @@ class UserFiles:
             if file := getattr(module, "__file__", None):
                 self.name(str(file))
         (folder / SOURCES_FILE).write_text(json.dumps(self._texts), encoding="utf-8")
+        (folder / IMPORTED_FILE).write_text(json.dumps(imported()), encoding="utf-8")
 
 
 def interpreter_folders() -> tuple[str, ...]:
@@ -137,6 +139,21 @@ def interpreter_folders() -> tuple[str, ...]:
         os.path.join(sys.prefix, "lib"),
     }
     return tuple(sorted(os.path.join(os.path.realpath(path), "") for path in paths))
+
+
+def imported() -> dict[str, str]:
+    """Files of the modules that were imported: all of the user's, of installed packages the outermost module."""
+    library = tuple(os.path.join(os.path.realpath(sysconfig.get_paths()[key]), "") for key in ("stdlib", "platstdlib"))
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str):
+            continue
+        installed = "site-packages" in file or "dist-packages" in file
+        if (installed and "." in name) or (not installed and os.path.realpath(file).startswith(library)):
+            continue
+        found[name] = os.path.realpath(file)
+    return found
 
 
 def function_name(code: CodeType) -> str | None:

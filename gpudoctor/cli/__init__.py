@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gpudoctor
-from gpudoctor.cli import analyze, check, compare, env, fix, query, report
+from gpudoctor.cli import analyze, check, compare, env, fix, query, report, review
 from gpudoctor.cli import open as open_command
 from gpudoctor.cli.explain import explain
 from gpudoctor.cli.output import discard, open_closed_streams, say
@@ -30,6 +30,12 @@ app.command(
 )(check.check)
 app.command("analyze", short_help="Diagnose a recording or a trace again.", help=analyze.HELP)(analyze.analyze)
 app.command("compare", short_help="Say what changed between two recordings.", help=compare.HELP)(compare.compare)
+app.command(
+    "review",
+    short_help="Compare a change with its base before it is merged.",
+    help=review.HELP,
+    epilog=review.EXIT_CODES,
+)(review.review)
 app.command("fix", short_help="Show the certain fixes as a diff, or apply them.", help=fix.HELP)(fix.fix)
 app.command("query", short_help="Ask a recording or a trace with SQL.", help=query.HELP)(query.query)
 app.command("open", short_help="Open a report, or a trace in Perfetto.", help=open_command.HELP)(open_command.open_path)

@@ -120,9 +120,12 @@ class Bursts:
             self.notes.append("a Python profiler of the script's own runs: who called an operator is not known")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._session = profile(activities=_activities(), **(options if burst.label == "detail" else {}))
-            with complaints.held_back():
+            detail = burst.label == "detail"
+            self._session = profile(activities=_activities(), **(options if detail else {}))
+            block = [torch.empty(1)]
+            with complaints.held_back(memory=detail):
                 self._session.start()
+                block.clear()
         self._running, self._waited = self._plan.pop(0), 0
         self._watch.add("P", began, self._watch.now(), len(self.taken), "start")
         if burst.label == "detail":
