@@ -28,10 +28,11 @@ from gpudoctor.engine.rule import Rule
 from gpudoctor.engine.run import Outcome
 from gpudoctor.engine.run import diagnose as run_rules
 from gpudoctor.engine.suppression import unknown_names
+from gpudoctor.generated_code import generated
 from gpudoctor.memory import memory
 from gpudoctor.profile import Profile
 from gpudoctor.timeline import timeline
-from gpudoctor.top_work import generated, work
+from gpudoctor.top_work import work
 from gpudoctor.units import format_ns, format_share, plural
 from gpudoctor.verdict import compiled, verdict
 
@@ -68,6 +69,7 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         findings = tuple(_over(finding, by_id[finding.rule], run, config.total_steps) for finding in findings)
     held = memory(profile)
     counted = counters(profile)
+    kernels, kernels_left_out = generated(profile)
     judged = len(outcome.passed) + len({finding.rule for finding in findings})
     return Diagnosis(
         run=run,
@@ -82,7 +84,8 @@ def diagnose(profile: Profile, rules: Sequence[Rule], config: Config | None = No
         memory=held,
         timeline=timeline(profile),
         work=work(profile),
-        generated=generated(profile),
+        generated=kernels,
+        generated_left_out=kernels_left_out,
         findings=findings,
         not_measured=outcome.not_measured,
         passed=outcome.passed,

@@ -1,10 +1,10 @@
-"""What takes most of the profiled steps, and the kernels that Inductor made, for reports."""
+"""What takes most of the profiled steps, for reports."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.diagnosis import GeneratedKernel, Location, Work
+from gpudoctor.diagnosis import Location, Work
 from gpudoctor.profile import Profile
 
 if TYPE_CHECKING:
@@ -56,30 +56,3 @@ def _where(rows: pd.DataFrame, time: str) -> Location | None:
         return None
     place: Any = known.groupby(["file", "line"], observed=True)[time].sum().idxmax()
     return Location(str(place[0]), int(place[1]))
-
-
-def generated(profile: Profile) -> tuple[GeneratedKernel, ...]:
-    """The kernels that Inductor made, one each, in the order of the generated code."""
-    made: dict[tuple[object, ...], GeneratedKernel] = {}
-    for row in profile.rows("generated_kernels"):
-        key = row["kernel"], row["direction"], row["ops"], row["file"], row["line"]
-        moved = [row[name] for name in ("load_bytes", "store_bytes") if row[name] is not None]
-        made.setdefault(
-            key,
-            GeneratedKernel(
-                name=str(row["kernel"]),
-                kind=row["kind"],
-                direction=row["direction"],
-                ops=row["ops"],
-                lines=_lines(row),
-                bytes=sum(moved) if moved else None,
-                ns_per_call=None if row["time_ns"] is None else int(row["time_ns"]),
-            ),
-        )
-    return tuple(made.values())[:MOST]
-
-
-def _lines(row: dict[str, Any]) -> tuple[str, ...]:
-    if row["lines"]:
-        return tuple(part.strip() for part in str(row["lines"]).split(",") if part.strip())
-    return (f"{row['file']}:{row['line']}",) if row["file"] and row["line"] else ()

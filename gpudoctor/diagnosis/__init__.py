@@ -24,7 +24,7 @@ from gpudoctor.diagnosis.memory import AllocatorReplay, DeviceMemory, Memory, Me
 from gpudoctor.diagnosis.run import Run, run_failed
 from gpudoctor.diagnosis.steps import Budget, BudgetShare, CriticalPath, PathShare, Replay, StepTime
 from gpudoctor.diagnosis.whole import SCHEMA, Diagnosis, from_json, is_diagnosis, json_schema, to_json, without_source
-from gpudoctor.diagnosis.work import GeneratedKernel, Lane, Timeline, Work
+from gpudoctor.diagnosis.work import GeneratedKernel, KernelLine, Lane, Timeline, Work
 
 __all__ = [
     "COMPILE_TIME",
@@ -46,6 +46,7 @@ __all__ = [
     "Finding",
     "GeneratedKernel",
     "Grade",
+    "KernelLine",
     "Lane",
     "Location",
     "Memory",

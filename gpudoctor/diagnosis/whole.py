@@ -29,6 +29,7 @@ class Diagnosis:
     `replay` and `critical_path` are null when no profiled step has a dependency graph.
     `memory` is null without an allocator snapshot.
     `counters` has the counts alone; `counted` says how each came about, and on which lines.
+    `generated` has the first kernels of the generated code; `generated_left_out` says how many more there are.
     `timeline` is for the page only: it is large, and null in JSON.
     """
 
@@ -45,6 +46,7 @@ class Diagnosis:
     timeline: Timeline | None = None
     work: tuple[Work, ...] = ()
     generated: tuple[GeneratedKernel, ...] = ()
+    generated_left_out: int = 0
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()
     passed: tuple[Passed, ...] = ()
@@ -92,13 +94,19 @@ class Diagnosis:
 
 
 def without_source(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis without the user's source: no excerpts, and no diffs, which quote it. Lines keep their numbers."""
+    """The diagnosis without the user's source: no excerpts, no diffs, which quote it, and no code that was generated
+    from it. Lines keep their numbers."""
     counted = {name: _unquoted(counter) for name, counter in diagnosis.counted.items()}
-    return replace(diagnosis, findings=tuple(map(_bare, diagnosis.findings)), counted=counted)
+    generated = tuple(map(_without_code, diagnosis.generated))
+    return replace(diagnosis, findings=tuple(map(_bare, diagnosis.findings)), counted=counted, generated=generated)
 
 
 def _unquoted(counter: Counter) -> Counter:
     return replace(counter, lines=tuple(replace(at, text="") for at in counter.lines))
+
+
+def _without_code(kernel: GeneratedKernel) -> GeneratedKernel:
+    return replace(kernel, code=None, lines=tuple(replace(at, text="") for at in kernel.lines))
 
 
 def _bare(finding: Finding) -> Finding:

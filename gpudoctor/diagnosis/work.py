@@ -30,6 +30,21 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelLine:
+    """A line of the user's code that a generated kernel computes.
+
+    Attributes:
+        file: path relative to the run's working folder when inside it, else absolute.
+        line: 1-based line.
+        text: the line without its indentation; empty where the source is not known or was left out.
+    """
+
+    file: str
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GeneratedKernel:
     """A kernel that Inductor made, beside the lines it was made of.
 
@@ -38,18 +53,22 @@ class GeneratedKernel:
         kind: cpp, triton or what else Inductor calls it.
         direction: forward or backward.
         ops: operators that it fuses.
-        lines: the user's lines, as `file:line`.
+        lines: the user's lines.
         bytes: what it loads and stores; null where sizes are not known.
-        ns_per_call: time of a call; null where it was not measured.
+        ns_per_step: time of its calls in a step; null where it was not measured.
+        code: the first lines of its source, from its signature on; null where that is not known or was left out.
+        code_lines: how many lines that has in all; 0 where it is not known.
     """
 
     name: str
     kind: str | None
     direction: str | None
     ops: str | None
-    lines: tuple[str, ...] = ()
+    lines: tuple[KernelLine, ...] = ()
     bytes: int | None = None
-    ns_per_call: int | None = None
+    ns_per_step: int | None = None
+    code: str | None = None
+    code_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,8 @@ class _Rows:
         for kernel in sorted(uncalled):
             # a part that another kernel is made of, or code whose calls could not be read
             found = self._code.kernels[kernel]
-            made.kernels.append(self._common | {"kernel": kernel, "kind": found.kind, "reduction": found.reduction})
+            said = {"kernel": kernel, "kind": found.kind, "reduction": found.reduction, "code": found.source}
+            made.kernels.append(self._common | said)
 
     def _lines(self, at: int, call: Call) -> tuple[list[Line], str | None]:
         """The user's lines that a call computes, one for each node or trace, and how they are known."""
@@ -236,6 +237,7 @@ class _Rows:
             "reduction": kernel.reduction,
             "in_place": len(both) if known else None,
             "copy": kernel.copy,
+            "code": kernel.source,
         }
 
 

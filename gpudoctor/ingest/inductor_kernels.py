@@ -72,6 +72,7 @@ class Kernel:
         arguments: in the order of its signature; empty when it could not be read.
         reduction: it reduces (or scans) along a dimension; None when unknown.
         copy: it moves elements and computes nothing; None when unknown.
+        source: its text; None when the output code could not be parsed.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Kernel:
     arguments: tuple[Argument, ...] = ()
     reduction: bool | None = None
     copy: bool | None = None
+    source: str | None = None
 
 
 def read_kernel(name: str, made_by: str, source: str | None) -> Kernel:
@@ -93,10 +95,11 @@ def read_kernel(name: str, made_by: str, source: str | None) -> Kernel:
     if source is None:
         return Kernel(name, kind)
     if kind == "cpp":
-        return Kernel(name, kind, _cpp_arguments(source), _cpp_reduction(source), _cpp_copy(source))
+        return Kernel(name, kind, _cpp_arguments(source), _cpp_reduction(source), _cpp_copy(source), source)
     if kind == "triton":
-        return Kernel(name, kind, _triton_arguments(source), _triton_reduction(source), _triton_copy(source))
-    return Kernel(name, kind)
+        reads = _triton_arguments(source), _triton_reduction(source), _triton_copy(source)
+        return Kernel(name, kind, *reads, source)
+    return Kernel(name, kind, source=source)
 
 
 def _argument(name: str, pointer: bool, constant: bool, element: str) -> Argument | None:

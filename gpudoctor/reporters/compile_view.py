@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpudoctor.diagnosis import Break, Compilation, CompiledFrame, GeneratedKernel
-from gpudoctor.reporters import compile_words
+from gpudoctor.diagnosis import Break, CompiledFrame, Diagnosis
+from gpudoctor.reporters import compile_words, kernel_view
+from gpudoctor.reporters.kernel_view import KernelView
 from gpudoctor.reporters.wording import one_line
-from gpudoctor.units import format_bytes, format_count, format_ns
+from gpudoctor.units import format_count
 
 MOST = 60
 """Links of all chains that are drawn."""
@@ -25,30 +26,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
-    """A generated kernel: the cells of its row."""
-
-    name: str
-    kind: str
-    ops: str
-    lines: tuple[str, ...]
-    size: str
-    time: str
-
-
-@dataclass(frozen=True, slots=True)
 class CompileView:
     """The section: totals, one chain a function, and the kernels that Inductor made."""
 
     totals: str
     chains: tuple[tuple[Link, ...], ...]
     left_out: str
-    kernels: tuple[KernelRow, ...]
-    timed: bool
+    kernels: tuple[KernelView, ...]
+    kernels_note: str
 
 
-def compile_view(compiled: Compilation | None, kernels: Sequence[GeneratedKernel]) -> CompileView | None:
+def compile_view(diagnosis: Diagnosis) -> CompileView | None:
     """The section; None when nothing was compiled."""
+    compiled = diagnosis.compilation
     if compiled is None:
         return None
     chains: list[list[Link]] = []
@@ -66,9 +56,10 @@ def compile_view(compiled: Compilation | None, kernels: Sequence[GeneratedKernel
         shown.append(tuple(chain[: MOST - count]))
         count += len(shown[-1])
     left = sum(map(len, chains)) - count
-    rows = tuple(map(_kernel, kernels))
     said = f"{format_count(left)} more are in the JSON" if left else ""
-    return CompileView(compile_words.totals(compiled), tuple(shown), said, rows, any(row.time for row in rows))
+    kernels = tuple(kernel_view.kernel(one) for one in diagnosis.generated)
+    note = kernel_view.note(diagnosis.generated_left_out)
+    return CompileView(compile_words.totals(compiled), tuple(shown), said, kernels, note)
 
 
 def _graph(frames: Sequence[CompiledFrame]) -> Link:
@@ -87,14 +78,3 @@ def _break(broke: Break) -> Link:
         words.append(f"{format_count(broke.count)} times")
     reason = one_line(broke.reason or "no reason given")
     return Link("break", reason, one_line(compile_words.short_place(broke.where)), " · ".join(words))
-
-
-def _kernel(kernel: GeneratedKernel) -> KernelRow:
-    return KernelRow(
-        one_line(kernel.name),
-        " ".join(filter(None, (one_line(kernel.kind or ""), one_line(kernel.direction or "")))),
-        one_line(kernel.ops or ""),
-        tuple(map(one_line, kernel.lines)),
-        "" if kernel.bytes is None else format_bytes(kernel.bytes),
-        "" if kernel.ns_per_call is None else format_ns(kernel.ns_per_call),
-    )

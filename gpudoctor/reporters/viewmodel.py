@@ -184,7 +184,7 @@ def page(diagnosis: Diagnosis) -> Page:
         path=_path(diagnosis.critical_path) if diagnosis.critical_path else None,
         memory=memory_view(diagnosis.memory),
         judged_by_steps=run.source != "snapshot",
-        compilation=compile_view(diagnosis.compilation, diagnosis.generated),
+        compilation=compile_view(diagnosis),
         work=work_view.rows(diagnosis),
         work_title=work_view.title(diagnosis),
         work_source=work_view.source(diagnosis),

@@ -52,6 +52,7 @@ TABLES: tuple[Table, ...] = (
         ("unfused_bytes", "int", "bytes written and read again because these two are not one, a run of the graph"),
         ("launches_per_step", "float", "times it ran in a profiled step; null when not measured"),
         ("time_ns", "int", "how long it ran in a profiled step; null when not measured"),
+        ("code", "str", "its source; null when the output code could not be read"),
     ),
     table(
         "extern_calls",

@@ -7,10 +7,14 @@ from dataclasses import replace
 from gpudoctor.diagnosis import (
     Budget,
     BudgetShare,
+    Compilation,
+    CompiledFrame,
     CriticalPath,
     Diagnosis,
     Evidence,
     Finding,
+    GeneratedKernel,
+    KernelLine,
     Location,
     NotMeasured,
     Passed,
@@ -342,6 +346,35 @@ def replayed() -> Diagnosis:
     )
 
 
+TRITON = """\
+@triton.jit
+def triton_poi_fused_relu_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    tmp0 = tl.load(in_ptr0 + (xindex), xindex < xnumel)
+    tl.store(out_ptr0 + (xindex), triton_helpers.maximum(0, tmp0), xindex < xnumel)"""
+
+
+def compiled() -> Diagnosis:
+    """A run that Inductor made kernels of: with code, with some of it, and with none."""
+    frame = CompiledFrame("Net.forward", Location("train.py", 15), versions=1, graphs=1, operators=9, kernels=3)
+    line = KernelLine("train.py", 16, "h = F.relu(self.fc1(x))")
+    head = KernelLine("train.py", 19, "return self.head(h)")
+    return replace(
+        replayed(),
+        compilation=Compilation(1, 0, 0, 2_214_000_000, 400_000_000, 1_814_000_000, 0, frames=(frame,)),
+        generated=(
+            GeneratedKernel(
+                "triton_poi_fused_relu_0", "triton", "forward", "relu", (line,), 1 << 20, 41_000, TRITON, 5
+            ),
+            GeneratedKernel(
+                "triton_per_fused_sum_1", "triton", "forward", "sum", (line, head), code=TRITON, code_lines=90
+            ),
+            GeneratedKernel("triton_red_fused_2", "triton", "backward", None, code_lines=33),
+        ),
+        generated_left_out=4,
+    )
+
+
 def clean() -> Diagnosis:
     """A healthy run: nothing found, everything judged."""
     return Diagnosis(
@@ -418,6 +451,20 @@ def hostile() -> Diagnosis:
                 PathShare(HOSTILE, None, Location(HOSTILE, 1), 10**12, 1, 1 / 3),
             ),
         ),
+        compilation=Compilation(1, 0, 0, 1, 1, 0, 0, frames=(CompiledFrame(HOSTILE, Location(long, 1)),)),
+        generated=(
+            GeneratedKernel(
+                HOSTILE + wall,
+                HOSTILE,
+                HOSTILE,
+                HOSTILE + wall,
+                (KernelLine(long, 10**9, HOSTILE + wall),),
+                10**15,
+                10**15,
+                HOSTILE + "</pre>" + wall,
+                1,
+            ),
+        ),
         budget=Budget(0, 3, HOSTILE, (BudgetShare(HOSTILE, 2, 2 / 3), BudgetShare(wall, 1, 1 / 3))),
         counters={"graph_breaks": None, "recompiles": 10**12},
         findings=(
@@ -471,4 +518,12 @@ def many(findings: int = 500, steps: int = 12_000) -> Diagnosis:
     )
 
 
-ALL = {"realistic": realistic, "replayed": replayed, "clean": clean, "empty": empty, "hostile": hostile, "many": many}
+ALL = {
+    "realistic": realistic,
+    "replayed": replayed,
+    "compiled": compiled,
+    "clean": clean,
+    "empty": empty,
+    "hostile": hostile,
+    "many": many,
+}
